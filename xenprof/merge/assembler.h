@@ -1,4 +1,5 @@
-// Brings the batches of all CPUs together: sideband in the order of time, addresses to mappings, stacks interned.
+// Brings the batches of all CPUs together: sideband in the order of time, addresses to mappings, stacks
+// interned.
 #ifndef XENPROF_MERGE_ASSEMBLER_H_
 #define XENPROF_MERGE_ASSEMBLER_H_
 
@@ -25,8 +26,8 @@ class Assembler {
   Assembler();
   ~Assembler();
 
-  // The kernel's text ranges (image and modules), any order. Addresses outside all of them belong to "[kernel]".
-  // Replaces what was set before; takes effect for addresses not yet interned.
+  // The kernel's text ranges (image and modules), any order. Addresses outside all of them belong to
+  // "[kernel]". Replaces what was set before; takes effect for addresses not yet interned.
   void SetKernelText(std::vector<TextRange> ranges);
   void SetHypervisorText(TextRange range);
 
@@ -39,17 +40,21 @@ class Assembler {
   // Called on a KSYMBOL record or when the kernel's text changed otherwise.
   void OnKernelSymbols(std::function<void()> callback);
 
+  // `cpu` is sampled from now on: at its first batch's time unless told. Told again after it was off.
+  void StartCpu(uint32_t cpu, uint64_t from_ns);
   void AddBatch(CpuBatch batch);
   void AddIncident(Incident incident);
 
-  // Everything stamped before `until_ns` goes into `window` (appended; window->end_ns becomes until_ns); what is later
-  // waits. A record that comes later than its stamp's turn is still taken, with the mappings of then.
+  // Everything stamped before `until_ns` goes into `window` (appended; window->end_ns becomes until_ns); what
+  // is later waits. A record that comes later than its stamp's turn is still taken, with the mappings of
+  // then.
   void Advance(uint64_t until_ns, Window* window);
   // Memory of batches lent back to readers.
   CpuBatch TakeRecycled();
 
   const Tables& tables() const;
-  // A new chunk begins: ids start again from 0. Processes and what waits are kept. Returns the tables of the old one.
+  // A new chunk begins: ids start again from 0. Processes and what waits are kept. Returns the tables of the
+  // old one.
   Tables StartChunk();
   // Samples waiting for Advance.
   size_t waiting_samples() const;

@@ -1,8 +1,11 @@
-// What one CPU's reader makes of its ring: merged stacks, still as addresses, and the sideband events among them.
+// What one CPU's reader makes of its ring: merged stacks, still as addresses, and the sideband events among
+// them.
 #ifndef XENPROF_MERGE_BATCH_H_
 #define XENPROF_MERGE_BATCH_H_
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -11,8 +14,8 @@
 
 namespace xenprof::merge {
 
-// A stack of one sample as addresses, leaf first: hypervisor frames, then kernel frames, then user frames. Kinds are
-// dom0's, or a guest's when the origin is guest_kernel or guest_user.
+// A stack of one sample as addresses, leaf first: hypervisor frames, then kernel frames, then user frames.
+// Kinds are dom0's, or a guest's when the origin is guest_kernel or guest_user.
 struct RawStack {
   uint32_t first_address;  // index into CpuBatch::addresses
   uint8_t hypervisor_frames;
@@ -21,6 +24,8 @@ struct RawStack {
   Origin origin;
   uint8_t flags;  // StackFlags
   uint32_t pid;   // whose address space the user frames are in; 0 when there are none
+  // 128 bits over kinds, origin, flags and addresses (not the pid), with a seed of this process.
+  uint64_t hash[2];
 };
 
 struct RawSample {
@@ -39,23 +44,29 @@ struct CpuBatch {
   std::vector<perf::SidebandEvent> sideband;
   // Every record of this CPU stamped earlier than this has been handed on.
   uint64_t drained_until_ns = 0;
-  uint64_t bad_records = 0;      // contradicted themselves, see `first_bad_record`
+  uint64_t bad_records = 0;  // contradicted themselves, see `first_bad_record`
   uint64_t unknown_records = 0;
   std::string first_bad_record;  // the decoder's words for the first one
   uint64_t shed_samples = 0;     // dropped here because the queue to the assembler was full
 
   bool empty() const {
-    return samples.empty() && sideband.empty() && bad_records == 0 && unknown_records == 0 && shed_samples == 0;
+    return samples.empty() && sideband.empty() && bad_records == 0 && unknown_records == 0 &&
+           shed_samples == 0;
   }
   void Clear();
 };
 
 // What merging must know of the host.
 struct MergeOptions {
-  // Samples come from a Xen and a kernel with hypervisor stacks: cpumode then tells dom0 from the rest inside Xen.
+  // Samples come from a Xen and a kernel with hypervisor stacks: cpumode then tells dom0 from the rest inside
+  // Xen.
   bool hypervisor_stacks = false;
-  // The kernel's limit of frames in one chain (sysctl kernel.perf_event_max_stack or the attribute); a chain that long
-  // is flagged truncated.
+  // vPMU mode `hv` or `self`: the PMU counts only while a dom0 vCPU is current, so Xen's time is dom0's.
+  bool dom0_counted_only = false;
+  // A PV dom0 under a PMU interrupt has no frame pointer to walk user code with.
+  bool pv_dom0 = false;
+  // The kernel's limit of frames in one chain (sysctl kernel.perf_event_max_stack or the attribute); a chain
+  // that long is flagged truncated.
   uint32_t max_stack = 127;
   // Address ranges [first, second) of Xen's idle functions, ascending; empty: not known.
   std::vector<std::pair<uint64_t, uint64_t>> xen_idle;
@@ -75,8 +86,8 @@ struct MergedStack {
   int size() const { return hypervisor_frames + kernel_frames + user_frames; }
 };
 
-// xen-facts.md section 2, "Telling the frames apart", in one place. Total: every sample gives a stack, an odd one gives
-// an unknown origin.
+// xen-facts.md section 2, "Telling the frames apart", in one place. Total: every sample gives a stack, an odd
+// one gives an unknown origin.
 void MergeStack(const perf::Sample& sample, const MergeOptions& options, MergedStack* stack);
 
 // Turns records of one CPU into a batch. Used by ring readers and by the importer alike.
@@ -104,25 +115,26 @@ class BatchBuilder {
   // Evidence for the collection mode, since construction.
   struct Evidence {
     uint64_t samples = 0;
-    uint64_t hypervisor_samples = 0;          // leaf in Xen
-    uint32_t most_hypervisor_frames = 0;      // in one sample
+    uint64_t hypervisor_samples = 0;      // leaf in Xen
+    uint32_t most_hypervisor_frames = 0;  // in one sample
     uint64_t guest_samples = 0;
   };
   const Evidence& evidence() const { return evidence_; }
 
  private:
   struct Slot {
-    uint64_t hash;
-    uint32_t stack;  // index + 1, 0: free
-    uint32_t generation;
+    uint32_t generation;  // of the batch it belongs to; any other: free
+    uint32_t stack;
   };
   void GrowTable();
+  uint32_t Intern(uint32_t pid);
 
   MergeOptions options_;
   CpuBatch batch_;
   std::vector<Slot> table_;  // open addressing, power of two
   uint32_t generation_ = 1;
   MergedStack scratch_;
+  perf::SidebandEvent event_;
   Evidence evidence_;
 };
 

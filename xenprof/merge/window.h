@@ -45,11 +45,6 @@ struct Stack {
   uint8_t flags;
 };
 
-struct Placement {
-  uint32_t pid, mapping;
-  uint64_t start, length, file_offset, since_ns;
-};
-
 struct Incident {
   enum class Kind : uint8_t {  // values of proto Incident.Kind
     kLost = 1,
@@ -86,10 +81,9 @@ struct Tables {
   std::vector<Frame> frames;
   std::vector<Node> nodes;
   std::vector<Stack> stacks;
-  std::vector<Placement> placements;
 };
 struct TableMarks {
-  size_t mappings = 0, tasks = 0, frames = 0, nodes = 0, stacks = 0, placements = 0;
+  size_t mappings = 0, tasks = 0, frames = 0, nodes = 0, stacks = 0;
 };
 
 struct Window {

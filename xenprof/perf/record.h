@@ -1,4 +1,5 @@
-// perf_event records to samples and sideband events. Layouts: include/uapi/linux/perf_event.h, "enum perf_event_type".
+// perf_event records to samples and sideband events. Layouts: include/uapi/linux/perf_event.h, "enum
+// perf_event_type".
 #ifndef XENPROF_PERF_RECORD_H_
 #define XENPROF_PERF_RECORD_H_
 
@@ -74,17 +75,17 @@ struct RecordIdentity {
 // Everything that is not a sample, decoded and owned: rare next to samples.
 struct SidebandEvent {
   enum class Type : uint8_t {
-    kMmap,        // address, length, page_offset, name; with inode or build_id
-    kComm,        // name; exec
-    kFork,        // pid/tid from parent_pid/parent_tid
+    kMmap,  // address, length, page_offset, name; with inode or build_id
+    kComm,  // name; exec
+    kFork,  // pid/tid from parent_pid/parent_tid
     kExit,
-    kKsymbol,     // address, length, name; unregister
-    kLost,        // count
-    kLostSamples, // count
+    kKsymbol,      // address, length, name; unregister
+    kLost,         // count
+    kLostSamples,  // count
     kThrottle,
     kUnthrottle,
-    kOther,       // a type that carries nothing we use (known to perf)
-    kUnknown,     // a type this version does not know
+    kOther,    // a type that carries nothing we use (known to perf)
+    kUnknown,  // a type this version does not know
   };
   Type type = Type::kOther;
   uint32_t record_type = 0;
@@ -103,17 +104,19 @@ struct SidebandEvent {
   std::string name;
 };
 
-// Splits the first record off `bytes`. Fails when fewer than 8 bytes are left, or the header's size is less than 8 or
-// more than there is; the message names the offset relative to `base_offset`.
+// Splits the first record off `bytes`. Fails when fewer than 8 bytes are left, or the header's size is less
+// than 8 or more than there is; the message names the offset relative to `base_offset`.
 absl::Status CheckRecord(absl::Span<const uint8_t> bytes, uint64_t base_offset);
 
-// `record` is one whole record, 8-byte aligned, its header's size checked. Fails, naming the field, when the record is
-// too short for what its own counts claim.
+// `record` is one whole record, 8-byte aligned, its header's size checked. Fails, naming the field, when the
+// record is too short for what its own counts claim.
 absl::Status DecodeSample(absl::Span<const uint8_t> record, const RecordLayout& layout, Sample* sample);
-absl::Status DecodeSideband(absl::Span<const uint8_t> record, const RecordLayout& layout, SidebandEvent* event);
+absl::Status DecodeSideband(absl::Span<const uint8_t> record, const RecordLayout& layout,
+                            SidebandEvent* event);
 
 // The sample id fields at the end of a record that is no sample.
-absl::Status DecodeIdentity(absl::Span<const uint8_t> record, const RecordLayout& layout, RecordIdentity* identity);
+absl::Status DecodeIdentity(absl::Span<const uint8_t> record, const RecordLayout& layout,
+                            RecordIdentity* identity);
 
 // "MMAP2", "SAMPLE", ... or "type 99".
 std::string RecordTypeName(uint32_t type);

@@ -53,9 +53,8 @@ ModeDecision DecideMode(const ModeInputs& in) {
   }
   if (!in.vpmu.hv_stacks) {
     mode.kind = ModeKind::kXenLeafOnly;
-    const std::string why = FirstWarning(in.vpmu);
-    mode.reason =
-        absl::StrCat("Xen's stack feature (pmu_features bit 3) is not on.", why.empty() ? "" : " ", why);
+    mode.reason = in.vpmu.no_stacks_reason.empty() ? "Xen's stack feature (pmu_features bit 3) is not on."
+                                                   : in.vpmu.no_stacks_reason;
     return mode;
   }
   if (in.kernel_has_callchain.has_value() && !*in.kernel_has_callchain) {

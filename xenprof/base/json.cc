@@ -1,11 +1,11 @@
-#include "client/json.h"
+#include "xenprof/base/json.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace xenprof::client {
+namespace xenprof {
 namespace {
 
 // Length of the well-formed UTF-8 sequence `text` begins with (RFC 3629, no surrogates, no overlong forms),
@@ -161,4 +161,4 @@ std::string JsonWriter::Take() {
   return out;
 }
 
-}  // namespace xenprof::client
+}  // namespace xenprof

@@ -420,7 +420,6 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
       }
       if (waiting.next < samples.size()) break;
     }
-    if (!columns->time_ns.empty()) window->start_ns = std::min(window->start_ns, columns->time_ns.front());
   }
 
   std::stable_sort(deferred.begin(), deferred.end(),
@@ -456,6 +455,10 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
       sorted.task[i] = column.task[order[i]];
     }
     column = std::move(sorted);
+  }
+  for (const CpuColumns& column : window->cpus) {
+    // A latecomer: the window reaches back to it.
+    if (!column.time_ns.empty()) window->start_ns = std::min(window->start_ns, column.time_ns.front());
   }
   for (Incident& incident : incidents_) window->incidents.push_back(std::move(incident));
   incidents_.clear();

@@ -12,16 +12,17 @@
 
 namespace xenprof::symbols {
 
-// One mapping of a chunk, as symbols see it. Addresses asked for are file offsets when `is_file`, else virtual ones.
+// One mapping of a chunk, as symbols see it. Addresses asked for are file offsets when `is_file`, else
+// virtual ones.
 struct MappingInfo {
   FrameKind kind = FrameKind::kUnknown;
   std::string name;      // path, "[kernel]", "[module]", "[xen]", "[vdso]", "//anon", ...
   std::string build_id;  // raw bytes
   bool is_file = false;
   bool deleted = false;
-  uint32_t pid = 0;              // of a private mapping ("//anon")
-  std::vector<uint32_t> pids;    // some processes that mapped it: a way in to other mount namespaces
-  uint64_t start = 0, end = 0;   // of a mapping that is no file
+  uint32_t pid = 0;             // of a private mapping ("//anon")
+  std::vector<uint32_t> pids;   // some processes that mapped it: a way in to other mount namespaces
+  uint64_t start = 0, end = 0;  // of a mapping that is no file
 };
 
 struct Function {
@@ -52,12 +53,13 @@ class Symbolizer {
  public:
   virtual ~Symbolizer() = default;
 
-  // `mapping` has just been sampled for the first time: the moment to get hold of a file that may be gone, or in
-  // another mount namespace, when its names are asked for. Cheap; may be called from another thread than Resolve.
+  // `mapping` has just been sampled for the first time: the moment to get hold of a file that may be gone, or
+  // in another mount namespace, when its names are asked for. Cheap; may be called from another thread than
+  // Resolve.
   virtual void Note(const MappingInfo& mapping) = 0;
 
-  // Names for `addresses` (ascending, each once; callers have already taken 1 off return addresses). Never fails: what
-  // cannot be named is left out and `problem` says why.
+  // Names for `addresses` (ascending, each once; callers have already taken 1 off return addresses). Never
+  // fails: what cannot be named is left out and `problem` says why.
   virtual Resolved Resolve(const MappingInfo& mapping, absl::Span<const uint64_t> addresses) = 0;
 };
 

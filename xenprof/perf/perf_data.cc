@@ -123,7 +123,7 @@ absl::Status Reader::Load(const std::vector<std::string>& more_files, const Perf
   }
   if (magic != "PERFILE2") {
     return absl::InvalidArgumentError(
-        absl::StrCat(At(0), "no perf.data file: begins with \"", absl::CHexEscape(magic), "\""));
+        absl::StrCat(At(0), "no perf.data file: begins with \"", absl::CEscape(magic), "\""));
   }
 
   std::vector<RecordStream::Segment> segments;

@@ -14,7 +14,9 @@ XenSymbolsOptions XenOptions(const LiveSymbolizerOptions& options) {
                      .build_id = options.xen_build_id,
                      .symbol_roots = options.symbol_roots,
                      .debug_dirs = options.debug_dirs,
-                     .max_decompressed_bytes = options.max_xen_file_bytes}};
+                     .max_decompressed_bytes = options.max_xen_file_bytes},
+          .lines = options.xen_lines,
+          .index_dir = options.index_dir};
 }
 
 UserSymbolsOptions UserOptions(const LiveSymbolizerOptions& options) {

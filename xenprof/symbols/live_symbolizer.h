@@ -37,6 +37,12 @@ struct LiveSymbolizerOptions {
   std::vector<std::string> symbol_roots;  // folders with copies of the sampled machine's files
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
 
+  // Inline frames and lines of Xen where an xen-syms with DWARF of the right build is found. Reading it the
+  // first time is slow (all of its DWARF); with `index_dir` that happens once per build of Xen. Without it,
+  // the index is held in memory (a few MB), so that a daemon wants either a folder or no lines.
+  bool xen_lines = true;
+  std::string index_dir;  // must exist and belong to this user
+
   // Bounds of memory and descriptors.
   uint64_t max_minidebuginfo_bytes = 32 << 20;  // decompressed, one file at a time, only while it is searched
   uint64_t max_xen_file_bytes = 512 << 20;      // of a compressed xen-syms, decompressed

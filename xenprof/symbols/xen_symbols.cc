@@ -139,6 +139,7 @@ Resolved XenSymbols::Resolve(const MappingInfo& mapping, absl::Span<const uint64
   if (wanted != cache_of_) {
     cache_.Clear();
     cache_of_ = wanted;
+    index_.reset();
   }
   std::vector<uint64_t> inside;
   inside.reserve(addresses.size());
@@ -164,10 +165,41 @@ Resolved XenSymbols::Resolve(const MappingInfo& mapping, absl::Span<const uint64
   return resolved;
 }
 
+void XenSymbols::AddLines(const std::string& build_id, absl::Span<const uint64_t> addresses,
+                          Resolved* resolved) {
+  if (looked_for_lines_ && no_lines_for_ == build_id) return;
+  std::unique_ptr<DwarfIndex> opened;
+  if (index_ == nullptr && !options_.index_dir.empty() && !build_id.empty()) {
+    absl::StatusOr<std::unique_ptr<DwarfIndex>> kept =
+        DwarfIndex::FromFile(DwarfIndexPath(options_.index_dir, build_id), build_id);
+    if (kept.ok()) opened = *std::move(kept);
+  }
+  if (index_ == nullptr && opened == nullptr) {
+    std::string ignored;  // what was passed over is said of the names
+    const std::shared_ptr<const ElfFile> elf = FindXenDwarf(options_.search, build_id, &ignored);
+    absl::StatusOr<std::unique_ptr<DwarfIndex>> index = absl::NotFoundError("");
+    bool from_folder = false;
+    if (elf != nullptr) index = OpenDwarfIndex(*elf, options_.index_dir, &from_folder);
+    if (!index.ok()) {
+      looked_for_lines_ = true;
+      no_lines_for_ = build_id;
+      if (elf != nullptr) Append(&resolved->problem, absl::StrCat("no lines: ", index.status().message()));
+      return;
+    }
+    (options_.index_dir.empty() ? index_ : opened) = *std::move(index);
+  }
+  resolved->lines = (index_ != nullptr ? index_ : opened)->Find(addresses);
+}
+
 XenSymbolsInfo XenSymbols::Info(const std::string& build_id) {
   XenSymbolsInfo info;
   info.build_id = build_id.empty() ? RunningXenBuildId(options_.search) : build_id;
   const Source source = Find(info.build_id, &info.problem);
+  if (options_.lines) {
+    std::string ignored;
+    const std::shared_ptr<const ElfFile> elf = FindXenDwarf(options_.search, info.build_id, &ignored);
+    if (elf != nullptr) info.lines_source = elf->name();
+  }
   if (source.kind == XenSymbolSource::kNone) return info;
   Append(&info.problem, ForEachFunction(source, [&info](uint64_t, absl::string_view) { ++info.symbols; }));
   info.source = source.path;

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "xenprof/symbols/dwarf_index.h"
 #include "xenprof/symbols/function_cache.h"
 #include "xenprof/symbols/symbolizer.h"
 #include "xenprof/symbols/xen_sources.h"
@@ -18,6 +20,8 @@ namespace xenprof::symbols {
 
 struct XenSymbolsOptions {
   XenSearchOptions search;
+  bool lines = true;      // inline frames and lines, where an ELF file of the right build has DWARF
+  std::string index_dir;  // where indexes of DWARF are kept between runs; empty: nowhere
 };
 
 // What `doctor` tells about Xen's symbols.
@@ -27,6 +31,7 @@ struct XenSymbolsInfo {
   uint64_t symbols = 0;           // functions in it
   std::string build_id;           // raw; of the Xen asked for, empty when unknown
   bool build_id_matches = false;  // the source is known to be of this build
+  std::string lines_source;       // ELF file with DWARF of this build, empty when there is none
   std::string problem;            // why there is none, and what was passed over
 };
 
@@ -53,8 +58,13 @@ class XenSymbols {
   std::string ForEachFunction(
       const Source& source, const std::function<void(uint64_t address, absl::string_view name)>& visit) const;
 
+  void AddLines(const std::string& build_id, absl::Span<const uint64_t> addresses, Resolved* resolved);
+
   XenSymbolsOptions options_;
   FunctionCache cache_;
+  std::unique_ptr<DwarfIndex> index_;  // only where there is no folder to keep it in
+  std::string no_lines_for_;           // build id for which there is no DWARF
+  bool looked_for_lines_ = false;
   std::string cache_of_;  // build id that the cache is for
   std::string source_name_;
 };

@@ -102,6 +102,15 @@ def _text(fields, number):
     return fields[number][-1].decode('utf-8', 'replace') if fields[number] else ''
 
 
+def _references(numbers, first):
+    """Ids of a column of References: n > 0 is n above the highest so far, n <= 0 is -n."""
+    ids, highest = [], first - 1
+    for number in numbers:
+        ids.append(highest + number if number > 0 else -number)
+        highest = max(highest, ids[-1])
+    return ids
+
+
 def _zstd(data, size):
     name = ctypes.util.find_library('zstd') or 'libzstd.so.1'
     library = ctypes.CDLL(name)
@@ -194,11 +203,15 @@ class Chunk:
             previous[mapping] = (previous[mapping] + step) % 2**64
             self.frames.append(Frame(mapping, previous[mapping]))
         expect(12, self.nodes, 'node')
-        for back, frame in zip(_numbers(words, 13), _numbers(words, 14), strict=True):
-            self.nodes.append((len(self.nodes) - back, frame))
+        first_node = len(self.nodes)
+        frames = _references(_numbers(words, 14, signed=True)[first_node == 0:], _number(words, 9))
+        for parent, frame in zip(_numbers(words, 13), ([0] if first_node == 0 else []) + frames, strict=True):
+            self.nodes.append((parent - 1 if parent else len(self.nodes) - 1, frame))
         expect(15, self.stacks, 'stack')
-        for leaf, kind in zip(_numbers(words, 16), _numbers(words, 17), strict=True):
-            frames = []
+        last_leaf = 0
+        for step, kind in zip(_numbers(words, 16, signed=True), _numbers(words, 17), strict=True):
+            last_leaf += step
+            leaf, frames = last_leaf, []
             while leaf:
                 caller, frame = self.nodes[leaf]
                 frames.append(frame)
@@ -208,8 +221,10 @@ class Chunk:
             self.stacks.append(Stack(ORIGINS[kind & 15], kind >> 4, frames))
         for cpu in map(_fields, block[5]):
             time, usual = _number(cpu, 2), _number(cpu, 4)
-            steps, stacks = _numbers(cpu, 3, signed=True), _numbers(cpu, 5)
+            steps, stacks = _numbers(cpu, 3, signed=True), _references(_numbers(cpu, 5, signed=True), _number(words, 15))
+            low_bytes, low = _number(cpu, 8), b''.join(cpu[9])
             for index, (step, stack) in enumerate(zip(steps, stacks, strict=True)):
+                step = (step << 8 * low_bytes) + sum(low[len(steps) * i + index] << 8 * i for i in range(low_bytes))
                 if index:
                     time += step + usual
                 if stack >= len(self.stacks):

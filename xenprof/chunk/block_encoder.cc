@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "xenprof/chunk/envelope.h"
+#include "xenprof/chunk/reference.h"
 #include "xenprof/chunk/utf8.h"
 
 namespace xenprof::chunk {
@@ -21,6 +23,65 @@ void AppendRuns(const uint32_t* values, size_t count, google::protobuf::Repeated
     runs->Add(static_cast<uint32_t>(end - begin));
     runs->Add(values[begin]);
     begin = end;
+  }
+}
+
+// Bytes of noise at the low end of most deltas: those of the median's size, less one that the varint keeps.
+uint32_t LowBytes(absl::Span<const int64_t> deltas) {
+  const size_t stride = std::max<size_t>(1, deltas.size() / 256);
+  size_t looked_at = 0, above_byte = 0, above_two = 0;
+  for (size_t i = 0; i < deltas.size(); i += stride, ++looked_at) {
+    const uint64_t size = static_cast<uint64_t>(deltas[i] < 0 ? ~deltas[i] : deltas[i]);
+    above_byte += size >= (uint64_t{1} << 6);
+    above_two += size >= (uint64_t{1} << 14);
+  }
+  return above_two * 2 > looked_at ? 2 : above_byte * 2 > looked_at ? 1 : 0;
+}
+
+void EncodeSteps(absl::Span<const int64_t> deltas, proto::CpuSamples* out) {
+  const uint32_t low_bytes = LowBytes(deltas);
+  out->set_time_low_bytes(low_bytes);
+  std::string* low = out->mutable_time_low();
+  low->resize(low_bytes * deltas.size());
+  for (uint32_t plane = 0; plane < low_bytes; ++plane) {
+    char* to = low->data() + plane * deltas.size();
+    for (size_t i = 0; i < deltas.size(); ++i) to[i] = static_cast<char>(deltas[i] >> (8 * plane));
+  }
+  google::protobuf::RepeatedField<int64_t>* steps = out->mutable_time_step();
+  Reserve(steps, deltas.size());
+  for (const int64_t delta : deltas) steps->AddAlreadyReserved(delta >> (8 * low_bytes));
+}
+
+// Where a compressor should begin afresh: at both ends of each large column, for each has statistics of its
+// own. `bytes` is a serialised Payload of ours: columns are fields of messages in its Block.
+void FindLargeColumns(absl::string_view bytes, std::vector<size_t>* cuts) {
+  constexpr uint64_t kLargeBytes = 4096;
+  cuts->clear();
+  const absl::Span<const uint8_t> all(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  // Ends of the messages `at` is in; the innermost is a table's or a CPU's.
+  constexpr size_t kDepth = 2;
+  size_t ends[kDepth + 1] = {all.size()};
+  size_t depth = 0;
+  const auto cut = [&](size_t at) {
+    if (at != 0 && at != all.size() && (cuts->empty() || cuts->back() < at)) cuts->push_back(at);
+  };
+  for (size_t at = 0; at < all.size();) {
+    while (depth > 0 && at == ends[depth]) --depth;
+    const Varint key = ReadVarint(all.subspan(at));
+    at += static_cast<size_t>(key.bytes);
+    const Varint value = ReadVarint(all.subspan(at));
+    at += static_cast<size_t>(value.bytes);
+    if ((key.value & 7) != 2) continue;  // our messages have varints and bytes only
+    const size_t end = at + value.value;
+    if (depth < kDepth && value.value >= kLargeBytes) {
+      ends[++depth] = end;
+      continue;
+    }
+    if (value.value >= kLargeBytes) {
+      cut(at);
+      cut(end);
+    }
+    at = end;
   }
 }
 
@@ -169,6 +230,7 @@ absl::Status BlockEncoder::EncodeDictionary(const merge::Tables& tables, const m
     last = frame.address;
   }
 
+  ReferenceCoder frames(static_cast<uint32_t>(written.frames));
   dictionary->set_first_node(static_cast<uint32_t>(written.nodes));
   Reserve(dictionary->mutable_node_parent(), tables.nodes.size() - written.nodes);
   Reserve(dictionary->mutable_node_frame(), tables.nodes.size() - written.nodes);
@@ -177,17 +239,20 @@ absl::Status BlockEncoder::EncodeDictionary(const merge::Tables& tables, const m
     if (i > 0 && (node.parent >= i || node.frame >= tables.frames.size())) {
       return bad("node ", i, ": no caller ", node.parent, " or no frame ", node.frame);
     }
-    dictionary->mutable_node_parent()->AddAlreadyReserved(static_cast<uint32_t>(i) - node.parent);
-    dictionary->mutable_node_frame()->AddAlreadyReserved(node.frame);
+    dictionary->mutable_node_parent()->AddAlreadyReserved(i > 0 && node.parent == i - 1 ? 0
+                                                                                        : node.parent + 1);
+    dictionary->mutable_node_frame()->AddAlreadyReserved(i == 0 ? 0 : frames.Encode(node.frame));
   }
 
+  uint32_t last_leaf = 0;
   dictionary->set_first_stack(static_cast<uint32_t>(written.stacks));
   Reserve(dictionary->mutable_stack_leaf(), tables.stacks.size() - written.stacks);
   Reserve(dictionary->mutable_stack_kind(), tables.stacks.size() - written.stacks);
   for (size_t i = written.stacks; i < tables.stacks.size(); ++i) {
     const merge::Stack& stack = tables.stacks[i];
     if (stack.leaf >= tables.nodes.size()) return bad("stack ", i, ": no node ", stack.leaf);
-    dictionary->mutable_stack_leaf()->AddAlreadyReserved(stack.leaf);
+    dictionary->mutable_stack_leaf()->AddAlreadyReserved(static_cast<int32_t>(stack.leaf - last_leaf));
+    last_leaf = stack.leaf;
     dictionary->mutable_stack_kind()->AddAlreadyReserved(static_cast<uint32_t>(stack.origin) |
                                                          static_cast<uint32_t>(stack.flags) << 4);
   }
@@ -218,26 +283,27 @@ absl::Status BlockEncoder::EncodeCpu(const merge::CpuColumns& cpu, size_t begin,
   const uint64_t usual = UsualStep({times, count}, &steps_);
   out->set_usual_step_ns(usual);
 
-  google::protobuf::RepeatedField<int64_t>* steps = out->mutable_time_step();
-  Reserve(steps, count);
-  steps->AddAlreadyReserved(0);
   uint64_t lowest = times[0], highest = times[0];
+  deltas_.resize(count);
+  deltas_[0] = 0;
   for (size_t i = 1; i < count; ++i) {
-    steps->AddAlreadyReserved(static_cast<int64_t>(times[i] - times[i - 1] - usual));
+    deltas_[i] = static_cast<int64_t>(times[i] - times[i - 1] - usual);
     lowest = std::min(lowest, times[i]);
     highest = std::max(highest, times[i]);
   }
+  EncodeSteps(deltas_, out);
   first_ns_ = std::min(first_ns_, lowest);
   last_ns_ = std::max(last_ns_, highest);
 
-  google::protobuf::RepeatedField<uint32_t>* ids = out->mutable_stack();
-  Reserve(ids, count);
+  google::protobuf::RepeatedField<int32_t>* references = out->mutable_stack();
+  Reserve(references, count);
+  ReferenceCoder coder(block()->dictionary().first_stack());
   for (size_t i = 0; i < count; ++i) {
     if (stacks[i] >= tables.stacks.size()) {
       return absl::InvalidArgumentError(absl::StrCat("CPU ", cpu.cpu, ": no stack ", stacks[i]));
     }
     ++by_origin_[static_cast<size_t>(tables.stacks[stacks[i]].origin) % kOriginCount];
-    ids->AddAlreadyReserved(stacks[i]);
+    references->AddAlreadyReserved(coder.Encode(stacks[i]));
   }
   AppendRuns(cpu.task.data() + begin, count, out->mutable_task_runs());
   if (domains != nullptr) {
@@ -259,9 +325,13 @@ bool BlockEncoder::Serialize() {
            reinterpret_cast<uint8_t*>(out->data()) + size;
   };
   column_bytes_.clear();
-  column_ends_.clear();
+  column_cuts_.clear();
   if (!serialize(payload_, &payload_bytes_)) return false;
-  return samples_ == 0 || serialize(columns_, &column_bytes_);
+  FindLargeColumns(payload_bytes_, &payload_cuts_);
+  if (samples_ == 0) return true;
+  if (!serialize(columns_, &column_bytes_)) return false;
+  FindLargeColumns(column_bytes_, &column_cuts_);
+  return true;
 }
 
 }  // namespace xenprof::chunk

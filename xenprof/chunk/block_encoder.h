@@ -47,7 +47,9 @@ class BlockEncoder {
   bool Serialize();
   absl::string_view payload_bytes() const { return payload_bytes_; }
   absl::string_view column_bytes() const { return column_bytes_; }
-  absl::Span<const size_t> column_ends() const { return column_ends_; }
+  // Places in them where data of another nature begins.
+  absl::Span<const size_t> payload_cuts() const { return payload_cuts_; }
+  absl::Span<const size_t> column_cuts() const { return column_cuts_; }
 
  private:
   absl::Status EncodeDictionary(const merge::Tables& tables, const merge::TableMarks& written);
@@ -60,8 +62,9 @@ class BlockEncoder {
   std::array<uint64_t, kOriginCount> by_origin_{};
   std::vector<uint64_t> last_address_;  // index: mapping
   std::vector<uint64_t> steps_;
+  std::vector<int64_t> deltas_;
   std::string payload_bytes_, column_bytes_;
-  std::vector<size_t> column_ends_;
+  std::vector<size_t> payload_cuts_, column_cuts_;
 };
 
 void ToProto(const merge::Incident& incident, proto::Incident* out);

@@ -69,9 +69,10 @@ absl::Status ChunkDecoder::AddBlock(const proto::Block& block) {
     return Bad("block from ", block.start_ns(), " ns until ", block.end_ns(), " ns");
   }
   if (block.has_dictionary()) {
-    absl::Status status = CheckDictionary(block.dictionary());
+    const Unpacked unpacked = Unpack(block.dictionary());
+    absl::Status status = CheckDictionary(block.dictionary(), unpacked);
     if (!status.ok()) return status;
-    AddDictionary(block.dictionary());
+    AddDictionary(block.dictionary(), unpacked);
   }
   if (block.has_mode()) mode_ = block.mode();
   if (block.has_hypervisor()) hypervisor_ = block.hypervisor();
@@ -81,8 +82,9 @@ absl::Status ChunkDecoder::AddBlock(const proto::Block& block) {
     // Samples may lead to a lost stack or task: find out before a visitor needs it.
     const auto lost = [](const IdMap& ids, uint32_t id) { return ids.Find(id) == IdMap::kNone; };
     for (const proto::CpuSamples& cpu : block.cpus()) {
-      bool any = std::any_of(cpu.stack().begin(), cpu.stack().end(),
-                             [&](uint32_t id) { return lost(stack_ids_, id); });
+      ReferenceDecoder stacks(block.dictionary().first_stack());
+      bool any = false;
+      for (const int32_t reference : cpu.stack()) any |= lost(stack_ids_, stacks.Decode(reference));
       for (int i = 1; i < cpu.task_runs_size(); i += 2) any |= lost(task_ids_, cpu.task_runs(i));
       if (any) {
         MakeLostEntries();
@@ -98,7 +100,27 @@ bool ChunkDecoder::Known(const IdMap& ids, uint32_t id, uint32_t first, size_t c
   return options_.salvage;
 }
 
-absl::Status ChunkDecoder::CheckDictionary(const proto::Dictionary& d) const {
+ChunkDecoder::Unpacked ChunkDecoder::Unpack(const proto::Dictionary& d) {
+  Unpacked unpacked;
+  unpacked.node_parent.reserve(static_cast<size_t>(d.node_parent_size()));
+  uint32_t id = d.first_node();
+  for (const uint32_t parent : d.node_parent()) {
+    unpacked.node_parent.push_back(parent == 0 ? id - 1 : parent - 1);
+    ++id;
+  }
+  unpacked.node_frame.reserve(static_cast<size_t>(d.node_frame_size()));
+  ReferenceDecoder frames(d.first_frame());
+  for (int i = 0; i < d.node_frame_size(); ++i) {
+    unpacked.node_frame.push_back(d.first_node() == 0 && i == 0 ? 0 : frames.Decode(d.node_frame(i)));
+  }
+  unpacked.stack_leaf.reserve(static_cast<size_t>(d.stack_leaf_size()));
+  uint32_t leaf = 0;
+  for (const int32_t step : d.stack_leaf())
+    unpacked.stack_leaf.push_back(leaf += static_cast<uint32_t>(step));
+  return unpacked;
+}
+
+absl::Status ChunkDecoder::CheckDictionary(const proto::Dictionary& d, const Unpacked& unpacked) const {
   const auto columns = [](const char* what, int a, int b) {
     return a == b ? absl::OkStatus() : Bad("columns of ", what, " differ in length: ", a, " and ", b);
   };
@@ -132,23 +154,22 @@ absl::Status ChunkDecoder::CheckDictionary(const proto::Dictionary& d) const {
   }
   for (int i = 0; i < d.node_parent_size(); ++i) {
     const uint32_t id = d.first_node() + i;
+    const uint32_t parent = unpacked.node_parent[i], frame = unpacked.node_frame[i];
     if (id == 0) {
-      if (d.node_parent(i) != 0) return Bad("the root of all stacks has a caller");
+      if (parent != 0) return Bad("the root of all stacks has a caller");
       continue;
     }
-    const uint32_t step = d.node_parent(i);
-    if (step == 0 || step > id) return Bad("node ", id, " has its caller ", step, " entries before itself");
-    // The caller: any id below this one is known, or of a lost block.
-    if (!Known(node_ids_, id - step, d.first_node(), d.node_parent_size())) {
-      return Bad("node ", id, " refers to node ", id - step, ", which does not exist");
+    if (parent >= id) return Bad("node ", id, " has its caller, node ", parent, ", not before itself");
+    if (!Known(node_ids_, parent, d.first_node(), d.node_parent_size())) {
+      return Bad("node ", id, " refers to node ", parent, ", which does not exist");
     }
-    if (!Known(frame_ids_, d.node_frame(i), d.first_frame(), d.frame_mapping_size())) {
-      return Bad("node ", id, " refers to frame ", d.node_frame(i), ", which does not exist");
+    if (!Known(frame_ids_, frame, d.first_frame(), d.frame_mapping_size())) {
+      return Bad("node ", id, " refers to frame ", frame, ", which does not exist");
     }
   }
   for (int i = 0; i < d.stack_leaf_size(); ++i) {
-    if (!Known(node_ids_, d.stack_leaf(i), d.first_node(), d.node_parent_size())) {
-      return Bad("stack ", d.first_stack() + i, " refers to node ", d.stack_leaf(i),
+    if (!Known(node_ids_, unpacked.stack_leaf[i], d.first_node(), d.node_parent_size())) {
+      return Bad("stack ", d.first_stack() + i, " refers to node ", unpacked.stack_leaf[i],
                  ", which does not exist");
     }
   }
@@ -171,7 +192,7 @@ void ChunkDecoder::MakeLostEntries() {
 }
 
 // `d` has been checked.
-void ChunkDecoder::AddDictionary(const proto::Dictionary& d) {
+void ChunkDecoder::AddDictionary(const proto::Dictionary& d, const Unpacked& unpacked) {
   // A hole in one table means lost entries in all: made before the new ones, so that parents still come
   // first.
   if (d.first_mapping() != mapping_ids_.next() || d.first_task() != task_ids_.next() ||
@@ -226,12 +247,11 @@ void ChunkDecoder::AddDictionary(const proto::Dictionary& d) {
   id = d.first_domain();
   for (const proto::Domain& domain : d.domains()) domains_[domain_ids_.Find(id++)] = domain;
 
-  std::vector<uint64_t> last_address;  // index: mapping
   std::vector<uint32_t> frame_mapping(d.frame_mapping_size());
   for (int i = 0; i < d.frame_mapping_size(); ++i) {
     frame_mapping[i] = resolve(mapping_ids_, d.frame_mapping(i), lost_mapping_);
   }
-  last_address.resize(tables_.mappings.size(), 0);
+  std::vector<uint64_t> last_address(tables_.mappings.size(), 0);  // index: mapping
   add(&frame_ids_, d.first_frame(), d.frame_mapping_size(), false, &tables_.frames);
   for (int i = 0; i < d.frame_mapping_size(); ++i) {
     uint64_t& address = last_address[frame_mapping[i]];
@@ -242,22 +262,22 @@ void ChunkDecoder::AddDictionary(const proto::Dictionary& d) {
   // References are resolved before the entries are added: a lost entry made meanwhile stays in front of them.
   std::vector<uint32_t> node_frame(d.node_frame_size());
   for (int i = 0; i < d.node_frame_size(); ++i) {
-    node_frame[i] = d.first_node() + i == 0 ? 0 : resolve(frame_ids_, d.node_frame(i), lost_frame_);
+    node_frame[i] = d.first_node() + i == 0 ? 0 : resolve(frame_ids_, unpacked.node_frame[i], lost_frame_);
   }
-  for (int i = 0; i < d.node_parent_size(); ++i) {
-    const uint32_t caller = d.first_node() + i - d.node_parent(i);
-    if (caller < d.first_node()) resolve(node_ids_, caller, lost_node_);
+  for (const uint32_t parent : unpacked.node_parent) {
+    if (parent < d.first_node()) resolve(node_ids_, parent, lost_node_);
   }
   add(&node_ids_, d.first_node(), d.node_parent_size(), true, &tables_.nodes);
   id = d.first_node();
   for (int i = 0; i < d.node_parent_size(); ++i, ++id) {
-    tables_.nodes[node_ids_.Find(id)] = {Resolve(node_ids_, id - d.node_parent(i), lost_node_),
+    tables_.nodes[node_ids_.Find(id)] = {Resolve(node_ids_, unpacked.node_parent[i], lost_node_),
                                          node_frame[i]};
   }
 
   std::vector<uint32_t> stack_leaf(d.stack_leaf_size());
-  for (int i = 0; i < d.stack_leaf_size(); ++i)
-    stack_leaf[i] = resolve(node_ids_, d.stack_leaf(i), lost_node_);
+  for (int i = 0; i < d.stack_leaf_size(); ++i) {
+    stack_leaf[i] = resolve(node_ids_, unpacked.stack_leaf[i], lost_node_);
+  }
   add(&stack_ids_, d.first_stack(), d.stack_leaf_size(), false, &tables_.stacks);
   for (int i = 0; i < d.stack_leaf_size(); ++i) {
     const uint32_t origin = d.stack_kind(i) & 0xf;
@@ -273,6 +293,11 @@ absl::Status ChunkDecoder::CheckSamples(const proto::Block& block) const {
     const auto bad = [&](auto... parts) { return Bad("samples of CPU ", cpu.cpu(), ": ", parts...); };
     if (cpu.time_step_size() != count) {
       return bad("columns differ in length: ", cpu.time_step_size(), " times, ", count, " stacks");
+    }
+    if (cpu.time_low_bytes() > 2 ||
+        cpu.time_low().size() != cpu.time_low_bytes() * static_cast<size_t>(cpu.time_step_size())) {
+      return bad("columns differ in length: ", count, " times, ", cpu.time_low().size(), " of ",
+                 cpu.time_low_bytes(), " low bytes each");
     }
     const auto check_runs = [&](const char* what, const google::protobuf::RepeatedField<uint32_t>& runs,
                                 const IdMap& ids) -> absl::Status {
@@ -292,13 +317,15 @@ absl::Status ChunkDecoder::CheckSamples(const proto::Block& block) const {
       status = check_runs("domain", cpu.domain_runs(), domain_ids_);
     if (!status.ok()) return status;
     if (!options_.salvage) {
-      for (const uint32_t id : cpu.stack()) {
+      ReferenceDecoder stacks(block.dictionary().first_stack());
+      for (const int32_t reference : cpu.stack()) {
+        const uint32_t id = stacks.Decode(reference);
         if (stack_ids_.Find(id) == IdMap::kNone) return bad("no stack ", id);
       }
     }
-    uint64_t time_ns = cpu.first_ns();
+    TimeDecoder times(cpu);
     for (int i = 0; i < count; ++i) {
-      if (i > 0) time_ns += cpu.usual_step_ns() + static_cast<uint64_t>(cpu.time_step(i));
+      const uint64_t time_ns = times.Next();
       if (time_ns < block.start_ns() || time_ns >= block.end_ns()) {
         return bad("sample ", i, " at ", time_ns, " ns is outside its block, ", block.start_ns(), " to ",
                    block.end_ns(), " ns");

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "chunk.pb.h"
+#include "xenprof/chunk/reference.h"
 #include "xenprof/merge/window.h"
 
 namespace xenprof::chunk {
@@ -40,6 +41,33 @@ class IdMap {
   uint32_t FindEarlier(uint32_t id) const;
   std::vector<Segment> segments_;
   uint32_t next_ = 0;
+};
+
+// The times of one CPU's samples in a block, one after the other. As many as there are in time_step;
+// `time_low` must have the length that needs.
+class TimeDecoder {
+ public:
+  explicit TimeDecoder(const proto::CpuSamples& cpu)
+      : steps_(cpu.time_step().data()),
+        low_(reinterpret_cast<const uint8_t*>(cpu.time_low().data())),
+        second_low_(low_ + cpu.time_step_size()),
+        low_bytes_(cpu.time_low_bytes()),
+        usual_ns_(cpu.usual_step_ns()),
+        time_ns_(cpu.first_ns() - cpu.usual_step_ns()) {}
+  uint64_t Next() {
+    uint64_t delta = static_cast<uint64_t>(*steps_++) << (8 * low_bytes_);
+    if (low_bytes_ > 0) delta += *low_++;
+    if (low_bytes_ > 1) delta += static_cast<uint64_t>(*second_low_++) << 8;
+    return time_ns_ += usual_ns_ + delta;
+  }
+
+ private:
+  const int64_t* steps_;
+  const uint8_t* low_;
+  const uint8_t* second_low_;
+  const uint32_t low_bytes_;
+  const uint64_t usual_ns_;
+  uint64_t time_ns_;
 };
 
 // Accumulates the dictionaries of one chunk in file order. In tables(), every reference is in range and a
@@ -129,8 +157,13 @@ class ChunkDecoder {
     std::vector<Line> lines;
   };
 
-  absl::Status CheckDictionary(const proto::Dictionary& dictionary) const;
-  void AddDictionary(const proto::Dictionary& dictionary);
+  // Columns of a dictionary that are coded, as file ids.
+  struct Unpacked {
+    std::vector<uint32_t> node_parent, node_frame, stack_leaf;
+  };
+  static Unpacked Unpack(const proto::Dictionary& dictionary);
+  absl::Status CheckDictionary(const proto::Dictionary& dictionary, const Unpacked& unpacked) const;
+  void AddDictionary(const proto::Dictionary& dictionary, const Unpacked& unpacked);
   absl::Status CheckSamples(const proto::Block& block) const;
   // Whether `id` may be referred to: known, or added by the same dictionary, or lost and salvaging.
   bool Known(const IdMap& ids, uint32_t id, uint32_t first, size_t count) const;
@@ -166,13 +199,12 @@ void ChunkDecoder::ForEachSample(const proto::Block& block, Visitor&& visit) con
     const uint32_t* task_run = cpu.task_runs().data();
     const uint32_t* domain_run = cpu.domain_runs().data();
     const bool domains = !cpu.domain_runs().empty();
-    const int64_t* steps = cpu.time_step().data();
-    const uint32_t* stacks = cpu.stack().data();
+    const int32_t* stacks = cpu.stack().data();
+    ReferenceDecoder stack_ids(block.dictionary().first_stack());
+    TimeDecoder times(cpu);
     uint32_t task_left = 0, domain_left = 0, task = 0, domain = 0;
-    uint64_t time_ns = cpu.first_ns();
     const int count = cpu.stack_size();
     for (int i = 0; i < count; ++i) {
-      if (i > 0) time_ns += cpu.usual_step_ns() + static_cast<uint64_t>(steps[i]);
       while (task_left == 0) {
         task_left = task_run[0];
         task = Resolve(task_ids_, task_run[1], lost_task_);
@@ -187,7 +219,8 @@ void ChunkDecoder::ForEachSample(const proto::Block& block, Visitor&& visit) con
         }
         --domain_left;
       }
-      visit(cpu.cpu(), time_ns, Resolve(stack_ids_, stacks[i], lost_stack_), task, domain);
+      visit(cpu.cpu(), times.Next(), Resolve(stack_ids_, stack_ids.Decode(stacks[i]), lost_stack_), task,
+            domain);
     }
   }
 }

@@ -121,7 +121,9 @@ EnvelopeEncoder::EnvelopeEncoder() : context_(ZSTD_createCCtx()) {}
 EnvelopeEncoder::~EnvelopeEncoder() { ZSTD_freeCCtx(context_); }
 
 // Appends one frame to compressed_.
-absl::Status EnvelopeEncoder::Compress(absl::string_view input, absl::Span<const size_t> ends, int level) {
+absl::Status EnvelopeEncoder::Compress(const Part& part, int level) {
+  const absl::string_view input = part.bytes;
+  const absl::Span<const size_t> ends = part.cuts;
   if (context_ == nullptr) return absl::ResourceExhaustedError("no memory for zstd");
   const auto failed = [](size_t code) {
     return absl::ResourceExhaustedError(absl::StrCat("zstd: ", ZSTD_getErrorName(code)));
@@ -153,16 +155,15 @@ absl::Status EnvelopeEncoder::Compress(absl::string_view input, absl::Span<const
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::string_view> EnvelopeEncoder::Encode(absl::string_view payload,
-                                                          absl::string_view columns,
-                                                          absl::Span<const size_t> column_ends, int level) {
+absl::StatusOr<absl::string_view> EnvelopeEncoder::Encode(const Part& payload, const Part& columns,
+                                                          int level) {
   compressed_.clear();
-  absl::Status status = Compress(payload, {}, level);
+  absl::Status status = Compress(payload, level);
   if (!status.ok()) return status;
   size_t column_bytes = 0;
-  if (!columns.empty()) {
+  if (!columns.bytes.empty()) {
     const size_t before = compressed_.size();
-    status = Compress(columns, column_ends, level);
+    status = Compress(columns, level);
     if (!status.ok()) return status;
     column_bytes = compressed_.size() - before;
   }
@@ -173,7 +174,7 @@ absl::StatusOr<absl::string_view> EnvelopeEncoder::Encode(absl::string_view payl
   header.push_back(static_cast<char>(kCodecKey));
   AppendVarint(proto::Envelope::ZSTD, &header);
   header.push_back(static_cast<char>(kUncompressedSizeKey));
-  AppendVarint(payload.size() + columns.size(), &header);
+  AppendVarint(payload.bytes.size() + columns.bytes.size(), &header);
   if (column_bytes != 0) {
     header.push_back(static_cast<char>(kColumnBytesKey));
     AppendVarint(column_bytes, &header);

@@ -48,15 +48,18 @@ class EnvelopeEncoder {
   EnvelopeEncoder(const EnvelopeEncoder&) = delete;
   EnvelopeEncoder& operator=(const EnvelopeEncoder&) = delete;
 
+  struct Part {
+    absl::string_view bytes;
+    // Places in it where data of another nature begins: the compressor starts a block of its own there.
+    absl::Span<const size_t> cuts;
+  };
   // `payload` is a serialised Payload, `columns` (may be empty) the serialised part that holds `cpus` only; a
-  // reader sees one after the other. `column_ends` are places in `columns` where data of another nature
-  // begins: the compressor starts a block of its own there. The result is valid until the next call.
-  // ResourceExhausted when out of memory.
-  absl::StatusOr<absl::string_view> Encode(absl::string_view payload, absl::string_view columns,
-                                           absl::Span<const size_t> column_ends, int level);
+  // reader sees one after the other. The result is valid until the next call. ResourceExhausted when out of
+  // memory.
+  absl::StatusOr<absl::string_view> Encode(const Part& payload, const Part& columns, int level);
 
  private:
-  absl::Status Compress(absl::string_view input, absl::Span<const size_t> ends, int level);
+  absl::Status Compress(const Part& part, int level);
 
   ZSTD_CCtx_s* context_;
   std::string compressed_, out_;

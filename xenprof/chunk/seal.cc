@@ -201,7 +201,7 @@ absl::Status SealFile(PartialFile* file, const merge::Tables& tables, symbols::S
     if (!payload.SerializeToString(&bytes)) {
       return absl::ResourceExhaustedError(absl::StrCat(file->partial_path(), ": symbols too large to write"));
     }
-    absl::StatusOr<absl::string_view> envelope = encoder.Encode(bytes, {}, {}, options.symbols_level);
+    absl::StatusOr<absl::string_view> envelope = encoder.Encode({bytes, {}}, {}, options.symbols_level);
     if (!envelope.ok()) return envelope.status();
     return file->Append(*envelope);
   };

@@ -40,7 +40,8 @@ class Writer : public ChunkWriter {
     *payload.mutable_header() = header;
     std::string bytes;
     if (!payload.SerializeToString(&bytes)) return absl::InvalidArgumentError("header too large");
-    absl::StatusOr<absl::string_view> envelope = envelopes_.Encode(bytes, {}, {}, options_.compression_level);
+    absl::StatusOr<absl::string_view> envelope =
+        envelopes_.Encode({bytes, {}}, {}, options_.compression_level);
     if (!envelope.ok()) return envelope.status();
     return file_->Append(*envelope);
   }
@@ -121,8 +122,8 @@ class Writer : public ChunkWriter {
     if (state_.new_facts.has_value()) *block->mutable_hypervisor() = *state_.new_facts;
     if (!encoder_.Serialize()) return in_file(absl::ResourceExhaustedError("block too large to write"));
     absl::StatusOr<absl::string_view> envelope =
-        envelopes_.Encode(encoder_.payload_bytes(), encoder_.column_bytes(), encoder_.column_ends(),
-                          options_.compression_level);
+        envelopes_.Encode({encoder_.payload_bytes(), encoder_.payload_cuts()},
+                          {encoder_.column_bytes(), encoder_.column_cuts()}, options_.compression_level);
     if (!envelope.ok()) return in_file(envelope.status());
     const uint64_t offset = file_->bytes();
     status = file_->Append(*envelope);

@@ -44,6 +44,23 @@ void AppendLabelled(std::string* out, absl::string_view label, absl::string_view
   AppendFolded(out, text, head.size(), kIndent, columns);
 }
 
+// "1 error, 2 warnings", or that there is no fault.
+std::string Summary(const std::vector<Finding>& findings) {
+  size_t errors = 0, warnings = 0;
+  for (const Finding& finding : findings) {
+    if (finding.severity == Severity::kError) ++errors;
+    if (finding.severity == Severity::kWarning) ++warnings;
+  }
+  if (errors + warnings == 0) return "No fault found.\n";
+  std::string text;
+  if (errors > 0) text = absl::StrCat(errors, errors == 1 ? " error" : " errors");
+  if (warnings > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", warnings, warnings == 1 ? " warning" : " warnings");
+  }
+  if (errors + warnings > 1) absl::StrAppend(&text, "; mend the first one first, others may follow from it");
+  return absl::StrCat(text, ".\n");
+}
+
 }  // namespace
 
 std::string RenderDoctorText(const std::vector<Finding>& findings, size_t columns) {
@@ -62,6 +79,7 @@ std::string RenderDoctorText(const std::vector<Finding>& findings, size_t column
       label = "    ";
     }
   }
+  absl::StrAppend(&out, Summary(findings));
   return out;
 }
 

@@ -10,8 +10,8 @@
 namespace xenprof::client {
 
 // One paragraph a finding: severity, title, what was found; for those that are not fine also why it matters
-// and the commands that mend it. Findings that are fine or were skipped have one line. Lines are folded at
-// `columns`, commands never.
+// and the commands that mend it. Findings that are fine or were skipped have one line. A count of faults ends
+// it. Lines are folded at `columns`, commands never.
 std::string RenderDoctorText(const std::vector<xen::Finding>& findings, size_t columns = 100);
 
 // {"version": 1, "worst": "warning", "findings": [{"id", "severity", "title", "found", "why", "advice",

@@ -159,9 +159,9 @@ Finding CheckPmu(const Context& context) {
     if (silent.size() > 8) break;  // it is not one CPU
   }
   if (error == 0 && silent.empty()) {
-    finding.found =
-        absl::StrCat("cycles gives samples on ",
-                     cpus.size() == 1 ? "the one CPU." : absl::StrCat("all ", cpus.size(), " CPUs."));
+    finding.found = cpus.size() == 1
+                        ? "cycles gives samples on the one CPU."
+                        : absl::StrCat("cycles gives samples on each of ", cpus.size(), " CPUs.");
     if (max_xen_frames >= 2) {
       absl::StrAppend(&finding.found, " One had ", max_xen_frames, " frames of Xen: stacks work.");
     }

@@ -264,5 +264,15 @@ TEST(OpenHypervisor, SaysWhyNot) {
   EXPECT_THAT(std::string(broken.status().message()), HasSubstr("cannot load"));
 }
 
+#ifdef XENPROF_BUILT_MODULE_DIR
+TEST(OpenHypervisor, TheBuiltModuleLoadsAndFindsNoXenHere) {
+  if (DetectXenHost().on_xen) GTEST_SKIP() << "this is a Xen host";
+  const auto opened = OpenHypervisor({.module_dir = XENPROF_BUILT_MODULE_DIR});
+  EXPECT_TRUE(absl::IsUnavailable(opened.status()) || absl::IsPermissionDenied(opened.status()))
+      << opened.status();
+  EXPECT_THAT(std::string(opened.status().message()), HasSubstr("xc_interface_open"));
+}
+#endif
+
 }  // namespace
 }  // namespace xenprof::xen

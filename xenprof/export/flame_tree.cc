@@ -1,0 +1,173 @@
+#include "xenprof/export/flame_tree.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "xenprof/export/roots.h"
+
+namespace xenprof::exporter {
+
+using profile::Profile;
+
+namespace {
+
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(const Profile& profile)
+      : profile_(profile), roots_(AssignRoots(profile)), function_labels_(profile.functions.size()) {}
+
+  FlameTree Build() {
+    AddNode(0, AddLabel({FlameLabel::Type::kAll, FrameKind::kUnknown, "all", "", 0}));
+    AddRoots();
+    for (size_t i = 0; i < profile_.samples.size(); ++i) {
+      const profile::Sample& sample = profile_.samples[i];
+      selfs_.push_back({Place(roots_.of_sample[i], sample.node), sample.origin, sample.count});
+    }
+    std::sort(selfs_.begin(), selfs_.end(), [](const Self& a, const Self& b) {
+      return std::tie(a.node, a.origin) < std::tie(b.node, b.origin);
+    });
+    SumTotals();
+    SortChildren();
+    Emit();
+    return std::move(tree_);
+  }
+
+ private:
+  struct Node {
+    uint32_t parent, label;
+  };
+  struct Self {
+    uint32_t node;
+    Origin origin;
+    uint64_t count;
+  };
+
+  uint32_t AddLabel(FlameLabel label) {
+    tree_.labels.push_back(std::move(label));
+    return static_cast<uint32_t>(tree_.labels.size() - 1);
+  }
+  uint32_t AddNode(uint32_t parent, uint32_t label) {
+    nodes_.push_back({parent, label});
+    return static_cast<uint32_t>(nodes_.size() - 1);
+  }
+
+  void AddRoots() {
+    absl::flat_hash_map<std::string, uint32_t> hosts;
+    for (const Root& root : roots_.roots) {
+      uint32_t parent = 0;
+      if (roots_.several_hosts) {
+        const std::string& hostname = profile_.hosts[root.host].hostname;
+        const auto [entry, is_new] = hosts.try_emplace(hostname, 0);
+        if (is_new) {
+          entry->second =
+              AddNode(0, AddLabel({FlameLabel::Type::kHost, FrameKind::kUnknown, hostname, "", 0}));
+        }
+        parent = entry->second;
+      }
+      root_nodes_.push_back(
+          AddNode(parent, AddLabel({FlameLabel::Type::kRoot, FrameKind::kUnknown, root.label, "", 0})));
+    }
+  }
+
+  uint32_t FunctionLabel(uint32_t id) {
+    uint32_t& label = function_labels_[id];
+    if (label == 0) {  // 0 is "all"
+      const profile::Function& function = profile_.functions[id];
+      label = AddLabel({FlameLabel::Type::kFunction, function.kind, std::string(profile_.str(function.name)),
+                        std::string(profile_.str(function.module)), function.address});
+    }
+    return label;
+  }
+
+  // The tree's node for a stack of the profile below a root.
+  uint32_t Place(uint32_t root, uint32_t stack) {
+    path_.clear();
+    uint32_t place = root_nodes_[root];
+    for (uint32_t node = stack; node != 0; node = profile_.nodes[node].parent) {
+      const auto known = places_.find(uint64_t{root} << 32 | node);
+      if (known != places_.end()) {
+        place = known->second;
+        break;
+      }
+      path_.push_back(node);
+    }
+    for (size_t i = path_.size(); i-- > 0;) {
+      const uint32_t frame = profile_.nodes[path_[i]].frame;
+      place = AddNode(place, FunctionLabel(profile_.line(profile_.frames[frame]).function));
+      places_.emplace(uint64_t{root} << 32 | path_[i], place);
+    }
+    return place;
+  }
+
+  void SumTotals() {
+    totals_.resize(nodes_.size());
+    for (const Self& self : selfs_) totals_[self.node] += self.count;
+    for (size_t i = nodes_.size(); i-- > 1;) totals_[nodes_[i].parent] += totals_[i];
+  }
+
+  void SortChildren() {
+    const size_t count = nodes_.size();
+    first_child_.assign(count + 2, 0);
+    children_.resize(count - 1);
+    for (size_t i = 1; i < count; ++i) ++first_child_[nodes_[i].parent + 2];
+    for (size_t i = 2; i < first_child_.size(); ++i) first_child_[i] += first_child_[i - 1];
+    for (size_t i = 1; i < count; ++i) children_[first_child_[nodes_[i].parent + 1]++] = i;
+    for (size_t i = 0; i < count; ++i) {
+      std::sort(children_.begin() + first_child_[i], children_.begin() + first_child_[i + 1],
+                [&](uint32_t a, uint32_t b) {
+                  if (totals_[a] != totals_[b]) return totals_[a] > totals_[b];
+                  const FlameLabel &left = tree_.labels[nodes_[a].label],
+                                   &right = tree_.labels[nodes_[b].label];
+                  return std::tie(left.name, left.module, a) < std::tie(right.name, right.module, b);
+                });
+    }
+  }
+
+  void Emit() {
+    // Where each node's entries begin in selfs_, which is sorted by node.
+    std::vector<uint32_t> first(nodes_.size() + 1);
+    for (const Self& self : selfs_) ++first[self.node + 1];
+    for (size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+
+    std::vector<std::pair<uint32_t, uint32_t>> open = {{0, 0}};  // node, depth
+    tree_.depth.reserve(nodes_.size());
+    tree_.label.reserve(nodes_.size());
+    tree_.first_self.reserve(nodes_.size() + 1);
+    while (!open.empty()) {
+      const auto [node, depth] = open.back();
+      open.pop_back();
+      tree_.depth.push_back(depth);
+      tree_.label.push_back(nodes_[node].label);
+      tree_.first_self.push_back(tree_.selfs.size());
+      for (uint32_t i = first[node]; i < first[node + 1]; ++i) {
+        if (i > first[node] && selfs_[i].origin == selfs_[i - 1].origin) {
+          tree_.selfs.back().count += selfs_[i].count;
+        } else {
+          tree_.selfs.push_back({selfs_[i].origin, selfs_[i].count});
+        }
+      }
+      for (uint32_t i = first_child_[node + 1]; i-- > first_child_[node];)
+        open.emplace_back(children_[i], depth + 1);
+    }
+    tree_.first_self.push_back(tree_.selfs.size());
+  }
+
+  const Profile& profile_;
+  const Roots roots_;
+  FlameTree tree_;
+  std::vector<Node> nodes_;  // a parent before its children
+  std::vector<uint32_t> root_nodes_, function_labels_;
+  absl::flat_hash_map<uint64_t, uint32_t> places_;  // root << 32 | node of the profile
+  std::vector<Self> selfs_;
+  std::vector<uint64_t> totals_;
+  std::vector<uint32_t> first_child_, children_;
+  std::vector<uint32_t> path_;  // scratch
+};
+
+}  // namespace
+
+FlameTree BuildFlameTree(const Profile& profile) { return TreeBuilder(profile).Build(); }
+
+}  // namespace xenprof::exporter

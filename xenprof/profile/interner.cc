@@ -1,0 +1,116 @@
+#include "xenprof/profile/interner.h"
+
+#include <utility>
+
+namespace xenprof::profile {
+
+Interner::Interner(Profile* profile) : profile_(profile) {
+  String("");
+  profile_->binaries.emplace_back();
+  profile_->nodes.emplace_back();
+  profile_->tasks.emplace_back();
+  profile_->domains.emplace_back();
+}
+
+StringId Interner::String(absl::string_view text) {
+  const auto found = strings_.find(text);
+  if (found != strings_.end()) return found->second;
+  const StringId id = static_cast<StringId>(profile_->strings.size());
+  profile_->strings.emplace_back(text);
+  strings_.emplace(profile_->strings.back(), id);
+  return id;
+}
+
+uint32_t Interner::AddBinary(const Binary& binary) {
+  // Where a file was mapped says nothing about it; two kernels without build id differ by where they are.
+  const uint64_t place = binary.is_file ? 0 : binary.start;
+  const auto [entry, is_new] = binaries_.try_emplace(
+      {binary.name, binary.build_id, binary.kind, binary.is_file, place}, profile_->binaries.size());
+  if (is_new) {
+    profile_->binaries.push_back(binary);
+  } else {
+    Binary& known = profile_->binaries[entry->second];
+    if (known.symbol_source == 0) known.symbol_source = binary.symbol_source;
+    if (known.symbol_problem == 0) known.symbol_problem = binary.symbol_problem;
+  }
+  return entry->second;
+}
+
+uint32_t Interner::AddFunction(const Function& function) {
+  const auto [entry, is_new] =
+      functions_.try_emplace({function.name, function.module, function.kind}, profile_->functions.size());
+  if (is_new) profile_->functions.push_back(function);
+  return entry->second;
+}
+
+uint32_t Interner::AddTask(const Task& task) {
+  const auto [entry, is_new] =
+      tasks_.try_emplace({task.host, task.pid, task.tid, task.comm}, profile_->tasks.size());
+  if (is_new) profile_->tasks.push_back(task);
+  return entry->second;
+}
+
+uint32_t Interner::AddDomain(const Domain& domain) {
+  const auto [entry, is_new] = domains_.try_emplace(
+      {domain.host, domain.domid, domain.name, domain.uuid, domain.method << 8 | domain.confidence_percent},
+      profile_->domains.size());
+  if (is_new) profile_->domains.push_back(domain);
+  return entry->second;
+}
+
+uint32_t Interner::AddHost(const Host& host) {
+  for (size_t i = 0; i < profile_->hosts.size(); ++i) {
+    const Host& known = profile_->hosts[i];
+    if (known.hostname == host.hostname && known.boot_id == host.boot_id) return i;
+  }
+  profile_->hosts.push_back(host);
+  return profile_->hosts.size() - 1;
+}
+
+uint32_t Interner::FunctionFrame(uint32_t function) {
+  if (function_frames_.size() <= function) function_frames_.resize(profile_->functions.size());
+  uint32_t& frame = function_frames_[function];
+  if (frame == 0) {
+    const Function& of = profile_->functions[function];
+    profile_->frames.push_back({of.binary, of.address, static_cast<uint32_t>(profile_->lines.size()), 1});
+    profile_->lines.push_back({function, 0, 0});
+    frame = profile_->frames.size();
+  }
+  return frame - 1;
+}
+
+uint32_t Interner::AddressFrame(uint32_t binary, uint64_t address, const std::vector<Line>& lines) {
+  // Chunks may know an address by different names (a file without build id that was replaced): the outermost
+  // function and its line tell them apart.
+  const auto [entry, is_new] = address_frames_.try_emplace(
+      {binary, address, lines.back().function, lines.front().line}, profile_->frames.size());
+  if (is_new) {
+    profile_->frames.push_back({binary, address, static_cast<uint32_t>(profile_->lines.size()),
+                                static_cast<uint32_t>(lines.size())});
+    profile_->lines.insert(profile_->lines.end(), lines.begin(), lines.end());
+  }
+  return entry->second;
+}
+
+uint32_t Interner::Child(uint32_t parent, uint32_t frame) {
+  const auto [entry, is_new] =
+      children_.try_emplace(uint64_t{parent} << 32 | frame, static_cast<uint32_t>(profile_->nodes.size()));
+  if (is_new) profile_->nodes.push_back({parent, frame});
+  return entry->second;
+}
+
+void Interner::AddSample(const Sample& sample) {
+  const auto [entry, is_new] =
+      samples_.try_emplace({sample.node, sample.task, sample.domain, sample.cpu, sample.host,
+                            static_cast<uint8_t>(sample.origin), sample.flags},
+                           profile_->samples.size());
+  if (is_new) {
+    profile_->samples.push_back(sample);
+    return;
+  }
+  Sample& known = profile_->samples[entry->second];
+  known.count += sample.count;
+  known.time_ns += sample.time_ns;
+}
+
+}  // namespace xenprof::profile

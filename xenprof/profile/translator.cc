@@ -1,0 +1,165 @@
+#include "xenprof/profile/translator.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace xenprof::profile {
+
+absl::string_view ModuleName(absl::string_view mapping_name) {
+  if (mapping_name.empty()) return "[unknown]";
+  if (mapping_name.front() == '[' || absl::StartsWith(mapping_name, "//")) return mapping_name;
+  const size_t slash = mapping_name.rfind('/');
+  if (slash == absl::string_view::npos || slash + 1 == mapping_name.size()) return mapping_name;
+  return mapping_name.substr(slash + 1);
+}
+
+std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address) {
+  if (mapping.kind == FrameKind::kGuestKernel) return "[guest kernel]";
+  if (mapping.kind == FrameKind::kGuestUser) return "[guest user]";
+  return absl::StrCat(ModuleName(mapping.name), "+0x", absl::Hex(address));
+}
+
+Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granularity granularity,
+                       bool inlines, Profile* profile, Interner* interner)
+    : decoder_(decoder),
+      host_(host),
+      granularity_(granularity),
+      inlines_(inlines),
+      profile_(profile),
+      interner_(interner),
+      binaries_(decoder.tables().mappings.size()),
+      tasks_(decoder.tables().tasks.size()),
+      domains_(decoder.domains().size()),
+      inner_nodes_(decoder.tables().nodes.size()),
+      stacks_(decoder.tables().stacks.size()) {
+  frames_[0].resize(decoder.tables().frames.size());
+  frames_[1].resize(decoder.tables().frames.size());
+}
+
+uint32_t Translator::Task(uint32_t task) {
+  uint32_t& known = tasks_[task];
+  if (known == 0) {
+    const merge::Task& from = decoder_.tables().tasks[task];
+    // The idle task has no name of its own in every chunk.
+    const absl::string_view comm =
+        from.comm.empty() && from.pid == 0 ? "swapper" : absl::string_view(from.comm);
+    known = 1 + interner_->AddTask({host_, from.pid, from.tid, interner_->String(comm), from.kernel_thread});
+  }
+  return known - 1;
+}
+
+uint32_t Translator::Domain(uint32_t domain) {
+  if (domain == 0) return 0;
+  uint32_t& known = domains_[domain];
+  if (known == 0) {
+    const proto::Domain& from = decoder_.domains()[domain];
+    known = 1 + interner_->AddDomain({host_, from.domid(), interner_->String(from.name()), from.uuid(),
+                                      static_cast<uint32_t>(from.method()), from.confidence_percent()});
+  }
+  return known - 1;
+}
+
+uint32_t Translator::Binary(uint32_t mapping) {
+  if (mapping == 0) return 0;
+  uint32_t& known = binaries_[mapping];
+  if (known == 0) {
+    const merge::Mapping& from = decoder_.tables().mappings[mapping];
+    profile::Binary binary;
+    binary.kind = from.kind;
+    binary.name = interner_->String(from.name);
+    binary.build_id = from.build_id;
+    binary.is_file = from.is_file;
+    binary.deleted = from.deleted;
+    binary.start = from.start;
+    binary.end = from.end;
+    binary.symbol_source = interner_->String(decoder_.SymbolSource(mapping));
+    binary.symbol_problem = interner_->String(decoder_.SymbolProblem(mapping));
+    known = 1 + interner_->AddBinary(binary);
+  }
+  return known - 1;
+}
+
+uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
+                                absl::string_view inlined_name) {
+  const merge::Mapping& from = decoder_.tables().mappings[mapping];
+  Function function;
+  function.binary = Binary(mapping);
+  function.kind = from.kind;
+  function.module = interner_->String(ModuleName(from.name));
+  if (!inlined_name.empty()) {
+    function.named = true;
+    function.name = interner_->String(inlined_name);
+    function.address = lookup_address;
+  } else if (const chunk::ChunkDecoder::Function found = decoder_.FunctionFor(mapping, lookup_address)) {
+    function.named = true;
+    function.name = interner_->String(found.name);
+    function.address = found.start;
+  } else {
+    function.name = interner_->String(UnnamedFunction(from, raw_address));
+    function.address = raw_address;
+  }
+  return interner_->AddFunction(function);
+}
+
+Translator::Range Translator::Frames(uint32_t frame, bool is_leaf) {
+  Range& known = frames_[is_leaf][frame];
+  if (known.count != 0) return known;
+  const merge::Frame& from = decoder_.tables().frames[frame];
+  const uint64_t lookup = decoder_.LookupAddress(frame, is_leaf);
+  lines_.clear();
+  if (inlines_) {
+    const auto lines = decoder_.LinesFor(from.mapping, lookup);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      // The outermost entry is the function itself: its symbol, when there is one, is the name everybody else
+      // shows.
+      const bool outermost = i + 1 == lines.size();
+      const bool has_symbol = outermost && decoder_.FunctionFor(from.mapping, lookup);
+      const uint32_t function = FunctionAt(from.mapping, from.address, lookup,
+                                           has_symbol ? absl::string_view() : lines[i].function);
+      lines_.push_back({function, interner_->String(lines[i].file), lines[i].line});
+    }
+  }
+  if (lines_.empty()) lines_.push_back({FunctionAt(from.mapping, from.address, lookup, {}), 0, 0});
+
+  known.first = frame_pool_.size();
+  if (granularity_ == Granularity::kAddress) {
+    frame_pool_.push_back(interner_->AddressFrame(Binary(from.mapping), lookup, lines_));
+  } else {
+    for (const Line& line : lines_) frame_pool_.push_back(interner_->FunctionFrame(line.function));
+  }
+  known.count = frame_pool_.size() - known.first;
+  return known;
+}
+
+uint32_t Translator::Append(uint32_t parent, Range frames) {
+  for (uint32_t i = frames.count; i-- > 0;) parent = interner_->Child(parent, frame_pool_[frames.first + i]);
+  return parent;
+}
+
+uint32_t Translator::Inner(uint32_t node) {
+  const std::vector<merge::Node>& nodes = decoder_.tables().nodes;
+  path_.clear();
+  while (node != 0 && inner_nodes_[node] == 0) {
+    path_.push_back(node);
+    node = nodes[node].parent;
+  }
+  uint32_t translated = node == 0 ? 0 : inner_nodes_[node] - 1;
+  for (size_t i = path_.size(); i-- > 0;) {
+    translated = Append(translated, Frames(nodes[path_[i]].frame, /*is_leaf=*/false));
+    inner_nodes_[path_[i]] = translated + 1;
+  }
+  return translated;
+}
+
+uint32_t Translator::Node(uint32_t stack) {
+  uint32_t& known = stacks_[stack];
+  if (known == 0) {
+    const uint32_t leaf = decoder_.tables().stacks[stack].leaf;
+    const merge::Node& node = decoder_.tables().nodes[leaf];
+    // An empty stack is the root itself.
+    known = 1 + (leaf == 0 ? 0 : Append(Inner(node.parent), Frames(node.frame, /*is_leaf=*/true)));
+  }
+  return known - 1;
+}
+
+}  // namespace xenprof::profile

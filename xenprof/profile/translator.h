@@ -1,0 +1,62 @@
+// One chunk's tables in a profile's words: names looked up, inlined functions unfolded, ids made common.
+#ifndef XENPROF_PROFILE_TRANSLATOR_H_
+#define XENPROF_PROFILE_TRANSLATOR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "xenprof/chunk/decoder.h"
+#include "xenprof/profile/interner.h"
+#include "xenprof/profile/profile.h"
+
+namespace xenprof::profile {
+
+// A path's last part; names in brackets and "//anon" stay whole.
+absl::string_view ModuleName(absl::string_view mapping_name);
+
+// What to call an address nobody could name: "libc.so.6+0x1234", "[kernel]+0xffffffff81000000", and for a
+// guest, whose addresses say nothing here, "[guest kernel]".
+std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address);
+
+// Made once all payloads of the chunk are in `decoder`. Everything is translated when first asked for.
+class Translator {
+ public:
+  // `inlines`: unfold inlined functions (kFunction) or keep lines (kAddress) where the chunk has them.
+  Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granularity granularity, bool inlines,
+             Profile* profile, Interner* interner);
+
+  uint32_t Node(uint32_t stack);
+  uint32_t Task(uint32_t task);
+  uint32_t Domain(uint32_t domain);
+
+ private:
+  struct Range {
+    uint32_t first = 0;
+    uint32_t count = 0;  // 0: not translated yet
+  };
+  uint32_t Binary(uint32_t mapping);
+  // The profile's frames for a frame of the chunk, innermost first, in frame_pool_.
+  Range Frames(uint32_t frame, bool is_leaf);
+  uint32_t FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
+                      absl::string_view inlined_name);
+  uint32_t Inner(uint32_t node);
+  uint32_t Append(uint32_t parent, Range frames);
+
+  const chunk::ChunkDecoder& decoder_;
+  const uint32_t host_;
+  const Granularity granularity_;
+  const bool inlines_;
+  Profile* profile_;
+  Interner* interner_;
+  std::vector<uint32_t> binaries_, tasks_, domains_, inner_nodes_, stacks_;  // id + 1, 0: not yet
+  std::vector<Range> frames_[2];                                             // [is_leaf]
+  std::vector<uint32_t> frame_pool_;
+  std::vector<uint32_t> path_;  // scratch
+  std::vector<Line> lines_;     // scratch
+};
+
+}  // namespace xenprof::profile
+
+#endif  // XENPROF_PROFILE_TRANSLATOR_H_

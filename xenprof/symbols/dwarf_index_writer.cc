@@ -277,7 +277,10 @@ std::string DwarfIndexWriter::Finish(absl::string_view build_id) {
   header.file_count = static_cast<uint32_t>(files_.size());
   header.text_bytes = static_cast<uint32_t>(text_.size());
 
-  std::string bytes(sizeof(header), '\0');
+  std::string bytes;
+  bytes.reserve(sizeof(header) + function_starts.size() * 8 + line_starts.size() * 12 + nodes_.size() * sizeof(Node) +
+                files_.size() * 4 + text_.size() + 64);
+  bytes.resize(sizeof(header));
   AppendTable(&bytes, function_starts);
   AppendTable(&bytes, function_nodes);
   AppendTable(&bytes, line_starts);

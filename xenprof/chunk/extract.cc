@@ -151,6 +151,7 @@ absl::Status Extractor::AddBlock(const ChunkReader& reader, const ChunkDecoder& 
   mode_ = std::move(mode);
   facts_ = std::move(facts);
 
+  merger_.TakeFixedEntries();
   FillWindow(decoder, block);
   if (frequency_.has_value()) window_.incidents.push_back(*std::exchange(frequency_, std::nullopt));
   window_.incidents.insert(window_.incidents.end(), std::make_move_iterator(waiting_.begin()),

@@ -35,9 +35,11 @@ void TableMerger::Begin(const ChunkDecoder* decoder) {
   for (std::vector<uint32_t>* memo : {&new_mapping_, &new_task_, &new_domain_, &new_node_})
     memo->assign(1, 0);
   for (std::vector<uint32_t>* memo : {&new_frame_, &new_stack_}) memo->clear();
-  // The idle task has a name like any other.
-  if (tables_.tasks[0].comm.empty() && !decoder->tables().tasks.empty())
-    tables_.tasks[0] = decoder->tables().tasks[0];
+}
+
+void TableMerger::TakeFixedEntries() {
+  if (tables_.tasks[0].comm.empty()) tables_.tasks[0] = decoder_->tables().tasks[0];
+  if (tables_.mappings[0].name.empty()) tables_.mappings[0] = decoder_->tables().mappings[0];
 }
 
 uint32_t TableMerger::Mapping(uint32_t index) {

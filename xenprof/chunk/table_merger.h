@@ -24,6 +24,8 @@ class TableMerger {
   // The tables of another chunk come in: indexes given from now on are of this decoder, which must outlive
   // the merger.
   void Begin(const ChunkDecoder* decoder);
+  // Once the decoder has its first block: the entries with a fixed index, whose names are a chunk's own.
+  void TakeFixedEntries();
   // The new index of an entry of that decoder; adds it, and what it refers to, at first use. Equal entries of
   // several chunks become one.
   uint32_t Stack(uint32_t index);

@@ -60,8 +60,9 @@ void AddFacts(const Profile& profile, JsonWriter* json) {
     fact("Event", EventText(host));
     fact("Xen", host.xen_version);
     fact("Linux", host.kernel_release);
-    if (host.cpu_count > 0) fact("CPUs", absl::StrCat(host.cpu_count));
-    fact("CPU", host.cpu_model);
+    if (host.cpu_count > 0) {
+      fact("CPUs", absl::StrCat(host.cpu_count, host.cpu_model.empty() ? "" : " \u00d7 ", host.cpu_model));
+    }
   } else {
     for (const profile::Host& host : profile.hosts)
       fact("Host", absl::StrCat(HostText(host), ", ", EventText(host)));
@@ -86,7 +87,7 @@ std::string Metadata(const Profile& profile) {
   json.Key("details").BeginArray();
   for (const std::string& detail : coverage.details) json.String(detail);
   json.EndArray();
-  json.Key("stacks").BeginArray();
+  json.Key("remarks").BeginArray();
   const profile::Totals& totals = profile.totals;
   if (totals.truncated > 0) {
     json.String(

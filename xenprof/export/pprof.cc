@@ -100,7 +100,7 @@ class PprofBuilder {
       if (binary.is_file) {
         mapping->set_memory_limit(highest[i] + 1);
       } else {
-        mapping->set_memory_start(std::min(binary.start, lowest[i]));
+        mapping->set_memory_start(binary.start == 0 ? lowest[i] : std::min(binary.start, lowest[i]));
         // A limit beyond the last address has no number: the last one then.
         const uint64_t past_highest =
             highest[i] == std::numeric_limits<uint64_t>::max() ? highest[i] : highest[i] + 1;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "xenprof/export/function_totals.h"
@@ -151,8 +152,11 @@ class TextReport {
       if (function.named) continue;
       const profile::Binary& binary = profile_.binaries[function.binary];
       if (binary.symbol_problem == 0) continue;
-      problems[absl::StrCat(Printable(profile_.str(binary.name)), ": ",
-                            Printable(profile_.str(binary.symbol_problem)))] += sample.count;
+      const std::string name = Printable(profile_.str(binary.name));
+      const std::string problem = Printable(profile_.str(binary.symbol_problem));
+      // Most problems name their file themselves.
+      problems[absl::StrContains(problem, name) ? problem : absl::StrCat(name, ": ", problem)] +=
+          sample.count;
     }
     if (problems.empty()) return;
     std::vector<std::pair<uint64_t, std::string>> rows;

@@ -61,7 +61,9 @@ class App {
     for (const mode of meta.modes) add('', 'Mode', mode, []);
     for (const sentence of meta.unseen) add('warn', 'Not seen', sentence, []);
     add(meta.complete ? 'good' : 'warn', 'Coverage', meta.coverage, meta.details);
-    for (const sentence of meta.stacks) add('warn', 'Stacks', sentence, []);
+    if (meta.remarks.length > 0) {
+      add('', 'Stacks', meta.remarks.length === 1 ? '1 remark' : meta.remarks.length + ' remarks', meta.remarks);
+    }
   }
 
   fillOrigins() {
@@ -116,7 +118,12 @@ class App {
     byId('icicle').addEventListener('click', () => this.toggleIcicle());
     byId('help').addEventListener('click', () => this.toggleHelp());
     document.addEventListener('keydown', (event) => this.key(event));
-    new ResizeObserver(() => this.flame.draw()).observe(byId('graph'));
+    // What unfolds above the graph changes its height, the window's width its drawing.
+    const observer = new ResizeObserver(() => this.fit());
+    for (const part of [document.querySelector('header'), byId('keys'), byId('toolbar'), byId('graph')]) {
+      observer.observe(part);
+    }
+    window.addEventListener('resize', () => this.fit());
   }
 
   key(event) {
@@ -142,6 +149,18 @@ class App {
       return;
     }
     event.preventDefault();
+  }
+
+  // Gives the graph the rest of the window, so that its roots are in sight without scrolling the page.
+  fit() {
+    const graph = byId('graph'), top = graph.getBoundingClientRect().top + window.scrollY;
+    const height = Math.max(320, window.innerHeight - top - 64) + 'px';
+    const width = graph.clientWidth;
+    if (graph.style.maxHeight === height && this.width === width) return;
+    graph.style.maxHeight = height;
+    this.width = width;
+    this.flame.draw();
+    this.scrollToRoot();
   }
 
   toggleIcicle() {
@@ -250,6 +269,7 @@ class App {
   }
 
   refresh() {
+    this.fit();
     this.flame.draw();
     this.scrollToRoot();
     this.tellMatched();

@@ -9,12 +9,16 @@ constexpr int kMaxReferences = 16;  // origin of origin of ...; a chain that loo
 constexpr size_t kMaxNesting = 1024;
 enum : uint8_t { kUtCompile = 1, kUtPartial = 3 };
 
+// DW_LANG_C89, C, C99, C11 (DWARF 5, table 7.17), and assemblers: what has plain names in the symbol table
+// too.
+bool IsC(uint32_t language) {
+  return language == 0x01 || language == 0x02 || language == 0x0c || language == 0x1d || language == 0x8001;
+}
+
 // Types that hold no code. C++ classes do (their methods), so those are not among them.
 bool HoldsNoCode(uint32_t tag, uint32_t language) {
   if (tag == kTagArrayType || tag == kTagEnumerationType || tag == kTagSubroutineType) return true;
-  // DW_LANG_C89, C, C99, C11 (DWARF 5, table 7.17).
-  const bool is_c = language == 0x01 || language == 0x02 || language == 0x0c || language == 0x1d;
-  return is_c && (tag == kTagStructureType || tag == kTagUnionType);
+  return IsC(language) && (tag == kTagStructureType || tag == kTagUnionType);
 }
 
 }  // namespace
@@ -38,37 +42,37 @@ absl::StatusOr<const DwarfUnit*> DwarfFunctionReader::Load(size_t index) {
   return &unit_;
 }
 
-std::string DwarfFunctionReader::NameOfReference(const DwarfUnit& unit, const DwarfValue& reference,
-                                                 int depth) {
+DwarfFunctionReader::Name DwarfFunctionReader::NameOfReference(const DwarfUnit& unit,
+                                                               const DwarfValue& reference, int depth) {
   uint64_t offset = 0, info_offset = 0;
   if (unit.Reference(reference, &offset, &info_offset)) return NameAt(unit, offset, depth);
-  if (info_offset == 0) return "";
+  if (info_offset == 0) return {};
   const auto after = std::upper_bound(units_.begin(), units_.end(), info_offset);
-  if (after == units_.begin()) return "";
+  if (after == units_.begin()) return {};
   const uint64_t start = *(after - 1);
   // The unit being walked stays loaded; others take turns in one place.
   if (unit_.offset() == start) return NameAt(unit_, info_offset - start, depth);
   std::shared_ptr<DwarfUnit> other = other_;  // a reference out of it may replace other_
   if (other == nullptr || other->offset() != start) {
     other = std::make_shared<DwarfUnit>();
-    if (!other->ReadHeader(sections_, start).ok() || !other->Load(sections_).ok()) return "";
+    if (!other->ReadHeader(sections_, start).ok() || !other->Load(sections_).ok()) return {};
     other_ = other;
   }
-  return other->Holds(info_offset) ? NameAt(*other, info_offset - start, depth) : "";
+  return other->Holds(info_offset) ? NameAt(*other, info_offset - start, depth) : Name{};
 }
 
-std::string DwarfFunctionReader::NameAt(const DwarfUnit& unit, uint64_t offset, int depth) {
-  if (depth > kMaxReferences) return "";
+DwarfFunctionReader::Name DwarfFunctionReader::NameAt(const DwarfUnit& unit, uint64_t offset, int depth) {
+  if (depth > kMaxReferences) return {};
   const bool memorable = depth > 0 && &unit == &unit_;
   if (memorable) {
     const auto known = names_.find(offset);
     if (known != names_.end()) return known->second;
   }
   DwarfCursor at = unit.Entries();
-  if (offset < at.offset()) return "";
+  if (offset < at.offset()) return {};
   at.Seek(offset);
   const DwarfAbbrev* abbrev = unit.Abbrev(at.Uleb());
-  if (abbrev == nullptr) return "";
+  if (abbrev == nullptr) return {};
   DwarfValue name, linkage, origin;
   for (const DwarfAbbrev::Attribute& attribute : unit.Attributes(*abbrev)) {
     switch (attribute.name) {
@@ -87,11 +91,11 @@ std::string DwarfFunctionReader::NameAt(const DwarfUnit& unit, uint64_t offset, 
         unit.Skip(at, attribute);
     }
   }
-  std::string text(unit.Text(sections_, linkage));
-  if (text.empty() && origin.form != 0) text = NameOfReference(unit, origin, depth + 1);
-  if (text.empty()) text = std::string(unit.Text(sections_, name));
-  if (memorable) names_[offset] = text;
-  return text;
+  Name found{.text = std::string(unit.Text(sections_, linkage)), .linkage = true};
+  if (found.text.empty() && origin.form != 0) found = NameOfReference(unit, origin, depth + 1);
+  if (found.text.empty()) found = {.text = std::string(unit.Text(sections_, name)), .linkage = false};
+  if (memorable) names_[offset] = found;
+  return found;
 }
 
 void DwarfFunctionReader::ForEachFunction(
@@ -141,7 +145,9 @@ void DwarfFunctionReader::ForEachFunction(
       unit.Ranges(sections_, ranges, low, high, &function.ranges);
       if (!function.ranges.empty()) {
         function.inlined = abbrev->tag == kTagInlinedSubroutine;
-        function.name = NameAt(unit, entry_at, 0);
+        Name name = NameAt(unit, entry_at, 0);
+        function.name = std::move(name.text);
+        function.plain = !name.linkage && !IsC(unit.language());
         inside = add(function, function.inlined ? around : -1);
       }
     } else if (abbrev->has_children && abbrev->has_sibling && HoldsNoCode(abbrev->tag, unit.language())) {

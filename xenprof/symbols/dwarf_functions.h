@@ -19,6 +19,7 @@ namespace xenprof::symbols {
 struct DwarfFunction {
   std::string name;  // linkage name where there is one, else the plain name; empty when unknown
   bool inlined = false;
+  bool plain = false;  // the name lacks what the symbol table knows: scope and parameters
   uint32_t call_file = 0,
            call_line = 0;  // of an inlined one: where it was called; file as the unit numbers them
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -41,14 +42,18 @@ class DwarfFunctionReader {
 
  private:
   // Name of the entry at `offset` in `unit`, through its origin or specification.
-  std::string NameAt(const DwarfUnit& unit, uint64_t offset, int depth);
-  std::string NameOfReference(const DwarfUnit& unit, const DwarfValue& reference, int depth);
+  struct Name {
+    std::string text;
+    bool linkage = false;
+  };
+  Name NameAt(const DwarfUnit& unit, uint64_t offset, int depth);
+  Name NameOfReference(const DwarfUnit& unit, const DwarfValue& reference, int depth);
 
   const DwarfSections& sections_;
   std::vector<uint64_t> units_;  // offsets in .debug_info
   DwarfUnit unit_;
-  absl::flat_hash_map<uint64_t, std::string> names_;  // of entries of unit_, by offset in it
-  std::shared_ptr<DwarfUnit> other_;                  // the other unit last referred to
+  absl::flat_hash_map<uint64_t, Name> names_;  // of entries of unit_, by offset in it
+  std::shared_ptr<DwarfUnit> other_;           // the other unit last referred to
 };
 
 }  // namespace xenprof::symbols

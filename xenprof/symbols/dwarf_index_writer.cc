@@ -84,6 +84,7 @@ int64_t DwarfIndexWriter::AddFunction(const DwarfFunction& function, int64_t cal
     ranges_.push_back({static_cast<uint32_t>(start - base_), static_cast<uint32_t>(end - base_), id + 1});
   }
   if (ranges_.size() == before) return -1;
+  if (function.plain && !function.inlined) plain_.emplace(ranges_[before].start, id);
   nodes_.push_back({.name = TextId(function.name),
                     .parent = static_cast<uint32_t>(caller + 1),
                     .call_file = function.inlined ? call_file : 0,
@@ -150,6 +151,9 @@ void DwarfIndexWriter::AddSymbols(const ElfFile& file) {
       end = std::min(end, candidates[next].start);
       break;
     }
+    const uint32_t start = static_cast<uint32_t>(candidates[i].start - base_);
+    const auto plain = plain_.find(start);
+    if (plain != plain_.end()) nodes_[plain->second].name = TextId(file.StringOf(*table, candidates[i].name));
     const uint32_t source_file =
         candidates[i].source == 0 ? 0 : FileId(file.StringOf(*table, candidates[i].source));
     nodes_.push_back({TextId(file.StringOf(*table, candidates[i].name)), 0, source_file, 0});
@@ -278,8 +282,8 @@ std::string DwarfIndexWriter::Finish(absl::string_view build_id) {
   header.text_bytes = static_cast<uint32_t>(text_.size());
 
   std::string bytes;
-  bytes.reserve(sizeof(header) + function_starts.size() * 8 + line_starts.size() * 12 + nodes_.size() * sizeof(Node) +
-                files_.size() * 4 + text_.size() + 64);
+  bytes.reserve(sizeof(header) + function_starts.size() * 8 + line_starts.size() * 12 +
+                nodes_.size() * sizeof(Node) + files_.size() * 4 + text_.size() + 64);
   bytes.resize(sizeof(header));
   AppendTable(&bytes, function_starts);
   AppendTable(&bytes, function_nodes);

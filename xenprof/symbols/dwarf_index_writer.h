@@ -27,8 +27,8 @@ class DwarfIndexWriter {
   uint32_t FileId(absl::string_view name);
   // One sequence of a line program; `file_ids` translates its file numbers (0: not known).
   void AddLines(const DwarfLineSequence& rows, const std::vector<uint32_t>& file_ids);
-  // The symbol table, for code that no function holds: assembler. As binutils choose: the last symbol at or
-  // before an address.
+  // The symbol table: better names for functions with plain ones, and names for code that no function holds:
+  // assembler. As binutils choose: the last symbol at or before an address.
   void AddSymbols(const ElfFile& file);
 
   // The bytes of the index; ends the writer's life.
@@ -64,6 +64,8 @@ class DwarfIndexWriter {
   std::vector<Range> ranges_;
   std::vector<Range> symbols_;  // ascending, not overlapping
   std::vector<Node> nodes_;
+  absl::flat_hash_map<uint32_t, uint32_t>
+      plain_;  // start to node, of functions whose symbol has the better name
   std::vector<Row> rows_;
   std::vector<Sequence> sequences_;
   std::vector<uint32_t> files_;

@@ -244,14 +244,13 @@ std::optional<uint64_t> ElfFile::AddressOfOffset(uint64_t file_offset) const {
   const Segment* loose = nullptr;
   for (const Segment& segment : segments_) {
     if (segment.type != PT_LOAD) continue;
-    // Debug files keep the offsets of the program, with nothing in the file: the size in memory tells.
-    const uint64_t size = std::max(segment.file_size, segment.memory_size);
     if (file_offset - segment.offset < segment.file_size && (segment.flags & PF_X) != 0) {
       return segment.address + (file_offset - segment.offset);
     }
     // Mappings are made of whole pages.
     const uint64_t page_offset = segment.offset & ~(kPageBytes - 1);
-    const uint64_t padded = size + (segment.offset - page_offset) + kPageBytes;
+    if (segment.file_size == 0) continue;
+    const uint64_t padded = segment.file_size + (segment.offset - page_offset) + kPageBytes;
     if (file_offset - page_offset < padded && (loose == nullptr || (segment.flags & PF_X) != 0))
       loose = &segment;
   }

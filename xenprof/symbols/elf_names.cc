@@ -98,6 +98,7 @@ ElfNames FindElfNames(const std::shared_ptr<const ElfFile>& program,
   }
   names.tables = absl::StrJoin(used, " and ");
 
+  const bool exports_only = tables.size() == 1 && tables[0].section->type == SHT_DYNSYM;
   AddressMatcher matcher(addresses, [&tables](uint64_t ref, uint64_t than) {
     return NameRank(true, false, true, RawName(tables, ref)) <
            NameRank(true, false, true, RawName(tables, than));
@@ -109,6 +110,11 @@ ElfNames FindElfNames(const std::shared_ptr<const ElfFile>& program,
         tables[i].file->ForEachSymbol(*tables[i].section, [&](const ElfFile::Symbol& symbol) {
           if (!IsCandidate(symbol, code)) return true;
           ++names.symbols;
+          // With exports alone, what follows one that has no size may be anything.
+          if (symbol.size == 0 && exports_only) {
+            matcher.Add(symbol.value, AddressMatcher::kBoundary, 0);
+            return true;
+          }
           const bool is_function = symbol.type != STT_NOTYPE;
           const uint32_t rank =
               NameRank(is_function, symbol.binding == STB_WEAK, symbol.binding != STB_LOCAL, "");

@@ -10,8 +10,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "xenprof/symbols/address_matcher.h"
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/debug_files.h"
@@ -33,6 +33,15 @@ void Append(std::string* to, absl::string_view text) {
   if (text.empty()) return;
   if (!to->empty()) *to += "; ";
   to->append(text.data(), text.size());
+}
+
+// Debug files made by eu-strip have the program's own segments; those made by objcopy have lost their file
+// offsets.
+bool KeepsOffsets(const ElfFile& debug) {
+  for (const ElfFile::Segment& segment : debug.segments()) {
+    if (segment.type == PT_LOAD && (segment.flags & PF_X) != 0) return segment.file_size > 0;
+  }
+  return false;
 }
 
 // The vdso of this process, whose bytes are those of every process under the same kernel (of the same word
@@ -128,9 +137,14 @@ UserSymbols::Program UserSymbols::OpenProgram(const MappingInfo& mapping) {
     program.debug = FindByBuildId(folder, dirs, build_id);
   }
   if (program.elf == nullptr && program.debug != nullptr) {
-    program.elf = program.debug;
-    program.where = program.debug->name();
-    program.problem.clear();
+    if (KeepsOffsets(*program.debug)) {
+      program.elf = program.debug;
+      program.where = program.debug->name();
+      program.problem.clear();
+    } else if (program.problem.empty()) {
+      program.problem = absl::StrCat(path, " is gone, and ", program.debug->name(),
+                                     " does not tell where in the file its code was");
+    }
   }
   if (program.elf == nullptr && program.problem.empty()) {
     program.problem = absl::StrCat(

@@ -162,6 +162,7 @@ Resolved XenSymbols::Resolve(const MappingInfo& mapping, absl::Span<const uint64
         absl::StrCat(addresses.size() - named, " of ", addresses.size(), " addresses are in no function of ",
                      source_name_, " (a livepatch, or code of the firmware)");
   }
+  if (options_.lines) AddLines(wanted, inside, &resolved);
   return resolved;
 }
 

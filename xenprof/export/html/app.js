@@ -36,6 +36,12 @@ class App {
     this.fillOrigins();
     this.fillKinds();
     this.listen();
+    // page.html#search=TEXT opens with that search.
+    const asked = /^#search=(.+)$/.exec(window.location.hash);
+    if (asked) {
+      byId('search').value = decodeURIComponent(asked[1]);
+      this.search();
+    }
     this.refresh();
   }
 

@@ -285,8 +285,11 @@ uint32_t Assembler::Impl::Intern(const CpuBatch& batch, const RawStack& raw, con
     } else if (i < kernel_end) {
       mapping = KernelMapping(address);
     } else {
-      // A return address may be the first byte behind its mapping.
-      const MappedRange* range = space->Find(i > 0 ? address - 1 : address);
+      // The first user frame is where the kernel was entered from, a page's first byte as well as any other;
+      // what follows are return addresses, which may be the first byte behind their mapping.
+      const bool exact = i == kernel_end;
+      const MappedRange* range = space->FindSampled(exact ? address : address - 1);
+      if (range == nullptr) range = space->FindSampled(exact ? address - 1 : address);
       if (range == nullptr) {
         mapping = NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]");
       } else {

@@ -63,6 +63,11 @@ struct MergeOptions {
   bool hypervisor_stacks = false;
   // vPMU mode `hv` or `self`: the PMU counts only while a dom0 vCPU is current, so Xen's time is dom0's.
   bool dom0_counted_only = false;
+  // The event is a timer of a kernel that runs on Xen. If the PMU sampled a guest on that CPU before, the
+  // guest's mode and address are still in the page shared with Xen, and the kernel (perf_guest_state) takes
+  // them for every later sample of the timer: such a sample's address is unknown, the markers of its chain
+  // tell the mode.
+  bool software_clock_on_xen = false;
   // A PV dom0 under a PMU interrupt has no frame pointer to walk user code with.
   bool pv_dom0 = false;
   // The kernel's limit of frames in one chain (sysctl kernel.perf_event_max_stack or the attribute); a chain

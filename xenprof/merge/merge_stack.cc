@@ -79,6 +79,22 @@ void MergeStack(const perf::Sample& sample, const MergeOptions& options, MergedS
   const bool guest_mode = sample.mode == CpuMode::kGuestKernel || sample.mode == CpuMode::kGuestUser;
   const bool ip_in_hypervisor = IsHypervisorAddress(sample.ip);
 
+  if (guest_mode && options.software_clock_on_xen) {
+    stack->hypervisor_frames = stack->kernel_frames = stack->user_frames = 0;
+    stack->flags |= kStackGuessedOrigin;
+    stack->origin = Origin::kUnknown;
+    for (uint64_t entry : sample.chain) {
+      if (entry == perf::kContextKernel) {
+        stack->origin = Origin::kDom0Kernel;
+        break;
+      }
+      if (entry == perf::kContextUser) {
+        stack->origin = Origin::kDom0User;
+        break;
+      }
+    }
+    return;
+  }
   if (guest_mode) {
     // Xen's only if the kernel part begins with the same address: an HVM guest may use Xen's range for
     // itself.

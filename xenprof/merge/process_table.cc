@@ -10,6 +10,9 @@ namespace {
 
 constexpr absl::string_view kDeleted = " (deleted)";
 
+// execve maps the program, its interpreter and the vdso; what comes after them was mapped by the new program.
+constexpr size_t kMappedByExec = 3;
+
 // What the kernel calls executable memory that no file stands behind (mm/mmap.c, perf_event_mmap_event): code
 // made at run time.
 bool IsAnonymous(absl::string_view name) {
@@ -27,6 +30,11 @@ const MappedRange* AddressSpace::Find(uint64_t address) const {
   if (after == ranges.begin()) return nullptr;
   const MappedRange& range = *std::prev(after);
   return address < range.end ? &range : nullptr;
+}
+
+const MappedRange* AddressSpace::FindSampled(uint64_t address) const {
+  const MappedRange* range = Find(address);
+  return range == nullptr && before_exec != nullptr ? before_exec->Find(address) : range;
 }
 
 ProcessTable::ProcessTable() : nothing_(std::make_shared<AddressSpace>()) { nothing_->id = 0; }
@@ -68,6 +76,21 @@ AddressSpace& ProcessTable::Writable(uint32_t pid) {
   }
   space->id = next_space_id_++;
   return *space;
+}
+
+// A process that calls execve begins anew; its mappings follow as events of their own.
+void ProcessTable::Exec(uint32_t pid) {
+  SpacePointer& space = processes_[pid].space;
+  if (space == nullptr) return;
+  SpacePointer old = std::move(space);
+  if (old->before_exec != nullptr) {
+    // Of the last program only, or they would pile up.
+    old = std::make_shared<AddressSpace>(*old);
+    old->before_exec = nullptr;
+  }
+  space = std::make_shared<AddressSpace>();
+  space->id = next_space_id_++;
+  space->before_exec = std::move(old);
 }
 
 std::shared_ptr<const MappedFile> ProcessTable::FileOf(const perf::SidebandEvent& mmap) {
@@ -127,7 +150,9 @@ void ProcessTable::AddRange(uint32_t pid, const perf::SidebandEvent& mmap) {
     }
   }
 
-  std::vector<MappedRange>& ranges = Writable(pid).ranges;
+  AddressSpace& space = Writable(pid);
+  std::vector<MappedRange>& ranges = space.ranges;
+  if (ranges.size() >= kMappedByExec) space.before_exec = nullptr;
   auto first = std::lower_bound(ranges.begin(), ranges.end(), added.start,
                                 [](const MappedRange& range, uint64_t start) { return range.end <= start; });
   std::vector<MappedRange> pieces;
@@ -160,8 +185,7 @@ void ProcessTable::Apply(const perf::SidebandEvent& event) {
       if (event.exec) AddRange(event.pid, event);
       return;
     case Type::kComm: {
-      // A process that calls execve begins anew; its mappings follow as events of their own.
-      if (event.exec) processes_[event.pid].space = nullptr;
+      if (event.exec) Exec(event.pid);
       Thread& thread = ThreadOf(event.pid, event.tid, event.time_ns);
       if (thread.comm != event.name) {
         thread.comm = event.name;

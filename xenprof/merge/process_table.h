@@ -36,8 +36,13 @@ struct MappedRange {
 struct AddressSpace {
   uint64_t id;  // of this content: never used for another
   std::vector<MappedRange> ranges;
+  // What an execve replaced: until it returns, the saved registers are still those of the call in the old
+  // program. Null once the new program has mapped something by itself.
+  std::shared_ptr<const AddressSpace> before_exec;
 
   const MappedRange* Find(uint64_t address) const;
+  // For an address of a sample: in `ranges`, else in what was there before an execve.
+  const MappedRange* FindSampled(uint64_t address) const;
 };
 
 struct Thread {
@@ -79,6 +84,7 @@ class ProcessTable {
   };
 
   void AddRange(uint32_t pid, const perf::SidebandEvent& mmap);
+  void Exec(uint32_t pid);
   AddressSpace& Writable(uint32_t pid);
   Thread& NewThread(uint32_t pid, uint32_t tid);
   void Drop(uint32_t tid);

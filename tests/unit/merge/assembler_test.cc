@@ -123,6 +123,31 @@ TEST_F(AssemblerTest, SidebandOfAnotherCpuAppliesByTimeNotByArrival) {
   EXPECT_EQ(Told(columns, 2), "new: /bin/newer+7800");
 }
 
+// Within execve the saved registers are still those of the call, wherever the new program lies.
+TEST_F(AssemblerTest, UntilExecReturnsTheOldProgramIsShown) {
+  assembler_.AddProcess(10, 10, "old", false);
+  assembler_.AddMapping(Mmap(0, 10, 0x1000, 0x1000, 0, "/bin/old"));
+  BatchBuilder zero(0, options_);
+  zero.AddSideband(Comm(150, 10, 10, "new", true));
+  User(zero, 155, 10, 0x1800);
+  zero.AddSideband(Mmap(160, 10, 0x5000, 0x1000, 0, "/bin/new"));
+  zero.AddSideband(Mmap(161, 10, 0x7000, 0x1000, 0, "/lib/ld.so"));
+  zero.AddSideband(Mmap(162, 10, 0x9000, 0x1000, 0, "[vdso]"));
+  User(zero, 165, 10, 0x1800);
+  User(zero, 166, 10, 0x5800);
+  zero.AddSideband(Mmap(170, 10, 0xb000, 0x1000, 0, "/lib/libc.so"));
+  User(zero, 175, 10, 0x1800);
+  HandOn(zero, 1000);
+  Window window;
+  assembler_.Advance(1000, &window);
+  const CpuColumns& columns = Cpu(window, 0);
+  ASSERT_EQ(columns.stack.size(), 4u);
+  EXPECT_EQ(Told(columns, 0), "new: /bin/old+800");
+  EXPECT_EQ(Told(columns, 1), "new: /bin/old+800");
+  EXPECT_EQ(Told(columns, 2), "new: /bin/new+800");
+  EXPECT_EQ(Told(columns, 3), "new: [unknown]+1800");
+}
+
 TEST_F(AssemblerTest, WhatIsLaterWaits) {
   assembler_.AddProcess(10, 10, "p", false);
   BatchBuilder zero(0, options_);
@@ -159,7 +184,8 @@ TEST_F(AssemblerTest, AForkedChildHasItsParentsMappingsAndKeepsThem) {
   const CpuColumns& columns = Cpu(window, 0);
   EXPECT_EQ(Told(columns, 0), "parent: /bin/parent+10");
   EXPECT_EQ(Told(columns, 1), "parent: /bin/parent+10");
-  EXPECT_EQ(Told(columns, 2), "other: [unknown]+1010");
+  // Within execve: the registers are still those of the call.
+  EXPECT_EQ(Told(columns, 2), "other: /bin/parent+10");
   // Both child samples are one stack.
   EXPECT_EQ(columns.stack[0], columns.stack[1]);
 }

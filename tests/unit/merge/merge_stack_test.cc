@@ -137,6 +137,23 @@ TEST(MergeStack, GuestsHaveTheirAddressOnly) {
   EXPECT_EQ(Merge(CpuMode::kGuestKernel, kXen, {K, kXenCaller}, Patched()).origin, Origin::kGuestKernel);
 }
 
+// Seen in the lab: after the PMU had sampled a guest, every sample of cpu-clock on that CPU came with its
+// mode and address. The markers are written for dom0's own registers.
+TEST(MergeStack, AGuestLeftOverFromThePmuIsNotBelievedOfATimer) {
+  MergeOptions options = Patched();
+  options.software_clock_on_xen = true;
+  EXPECT_EQ(Merge(CpuMode::kGuestKernel, kKernel, {K}, options),
+            (Shape{{}, {}, {}, Origin::kDom0Kernel, kStackGuessedOrigin}));
+  EXPECT_EQ(Merge(CpuMode::kGuestKernel, kKernel, {K, U}, options),
+            (Shape{{}, {}, {}, Origin::kDom0Kernel, kStackGuessedOrigin}));
+  EXPECT_EQ(Merge(CpuMode::kGuestUser, kUser, {U}, options),
+            (Shape{{}, {}, {}, Origin::kDom0User, kStackGuessedOrigin}));
+  EXPECT_EQ(Merge(CpuMode::kGuestKernel, kKernel, {}, options),
+            (Shape{{}, {}, {}, Origin::kUnknown, kStackGuessedOrigin}));
+  EXPECT_EQ(Merge(CpuMode::kKernel, kKernel, {K, kKernel, kKernelCaller}, options),
+            (Shape{{}, {kKernel, kKernelCaller}, {}, Origin::kDom0Kernel, 0}));
+}
+
 TEST(MergeStack, GuestFramesOfTheKvmSeries) {
   EXPECT_EQ(Merge(CpuMode::kGuestKernel, kKernel,
                   {perf::kContextGuestKernel, kKernel, kKernelCaller, U, kUser}, Patched()),

@@ -110,9 +110,9 @@ Finding CheckPinningOfDom0(const Context& context) {
   if (report.right) return finding;
   finding.severity = Severity::kError;
   finding.why =
-      "Xen sends a CPU's PMU interrupt to a fixed dom0 vCPU. When that one runs elsewhere, samples are "
-      "counted for the "
-      "wrong CPU, and those of two CPUs overwrite each other.";
+      "Xen sends a CPU's PMU interrupt to a fixed dom0 vCPU. When that one runs on another CPU, samples are "
+      "counted "
+      "for the wrong CPU and task, or are lost.";
   const std::string persistent = cpus.size() > affinity->size()
                                      ? absl::StrCat("dom0_max_vcpus=", cpus.back() + 1, " dom0_vcpus_pin")
                                      : "dom0_vcpus_pin";

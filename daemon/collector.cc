@@ -236,7 +236,8 @@ uint64_t Collector::DrainedUntilNs() const {
 void Collector::CheckCpus() {
   if (!open_) return;
   absl::StatusOr<std::vector<uint32_t>> online = OnlineCpus();
-  if (!online.ok()) return;  // as it was; it is asked again in a second
+  // As it was: it is asked again in a second. Some CPU is running this.
+  if (!online.ok() || online->empty()) return;
   const uint64_t now_ns = NowNs();
   for (uint32_t number : *online) {
     auto [entry, added] = cpus_.try_emplace(number);

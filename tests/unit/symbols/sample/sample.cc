@@ -32,8 +32,8 @@ int ChosenHere(int value) { return value * 3; }
 extern "C" {
 
 using Chosen = int (*)(int);
-__attribute__((used)) static Chosen Choose() { return ChosenHere; }
-int sample_chosen(int value) __attribute__((ifunc("Choose")));
+Chosen sample_choose() { return ChosenHere; }
+int sample_chosen(int value) __attribute__((ifunc("sample_choose")));
 
 __attribute__((noinline)) int sample_plain(int value) { return Hidden(value) + 1; }
 

@@ -1,6 +1,7 @@
 #include "xenprof/chunk/reader.h"
 
 #include <fcntl.h>
+#include <google/protobuf/stubs/common.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -112,8 +113,15 @@ absl::Status Reader::Parse(const Envelope& envelope, bool without_columns, proto
   }
   absl::Status items = CheckPayloadItems(*bytes);
   if (!items.ok()) return Content(items.message());
-  if (!payload->ParseFromArray(bytes->data(), static_cast<int>(bytes->size())))
-    return Content("malformed payload");
+  {
+#if GOOGLE_PROTOBUF_VERSION < 4022000
+    // Says on stderr what our error says in its place.
+    const google::protobuf::LogSilencer silencer;
+#endif
+    if (!payload->ParseFromArray(bytes->data(), static_cast<int>(bytes->size()))) {
+      return Content("malformed payload");
+    }
+  }
   if (payload->kind_case() == proto::Payload::KIND_NOT_SET)
     return Content("payload of a kind not known here");
   return absl::OkStatus();

@@ -94,6 +94,16 @@ def _numbers(fields, number, signed=False):
     return [_signed(value) for value in out] if signed else out
 
 
+def _references(fields, number, first):
+    """A column of References: above 0 counts on from the highest so far, at the start the entry before `first`."""
+    highest, out = first - 1, []
+    for value in _numbers(fields, number, signed=True):
+        if value > 0:
+            highest += value
+        out.append(highest if value > 0 else -value)
+    return out
+
+
 def _number(fields, number):
     return fields[number][-1] if fields[number] else 0
 
@@ -213,10 +223,12 @@ class Chunk:
             last_leaf += step
             leaf, frames = last_leaf, []
             while leaf:
+                if not 0 < leaf < len(self.nodes):
+                    raise ChunkError(f'{where}: node {leaf} of {len(self.nodes)}')
                 caller, frame = self.nodes[leaf]
+                if caller >= leaf or frame >= len(self.frames):
+                    raise ChunkError(f'{where}: node {leaf} has caller {caller}, frame {frame}')
                 frames.append(frame)
-                if caller >= leaf:
-                    raise ChunkError(f'{where}: node {leaf} has caller {caller}')
                 leaf = caller
             self.stacks.append(Stack(ORIGINS[kind & 15], kind >> 4, frames))
         for cpu in map(_fields, block[5]):

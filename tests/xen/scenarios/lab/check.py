@@ -120,7 +120,7 @@ def _(carried):
          f'the functions below pv_hypercall are {sorted(hypercalls, key=hypercalls.get, reverse=True)[:8]}')
 
 
-TRACE = re.compile(r'\(XEN\)\s+\[<([0-9a-f]{16})>\] ([RFS]) (?:[\w.-]+#)?([\w.$]+)\+(0x[0-9a-f]+)/(0x[0-9a-f]+)')
+TRACE = re.compile(r'\(XEN\)\s+\[<([0-9a-f]{16})>\] ([RFS]) (?:[\w./-]+#)?([\w.$]+)\+(0x[0-9a-f]+|0)/(0x[0-9a-f]+)')
 
 
 @scenario('lab/addresses-agree-with-xens-own-trace')

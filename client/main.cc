@@ -3,10 +3,7 @@
 
 #include "client/command.h"
 #include "client/doctor.h"
-#if __has_include("client/import.h")
 #include "client/import.h"
-#define XENPROF_HAS_IMPORT
-#endif
 
 namespace xenprof::client {
 namespace {
@@ -27,9 +24,7 @@ int Main(int argc, char** argv) {
   AddSnapshotCommand(app, context);
   AddExportCommand(app, context);
   AddReportCommand(app, context);
-#ifdef XENPROF_HAS_IMPORT
   AddImportCommand(app, context);
-#endif
   AddDoctorCommand(app, context);
   app.footer("Exit status: 0, 1 (failed), 2 (wrong arguments).");
   try {

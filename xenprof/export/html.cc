@@ -87,6 +87,9 @@ std::string Metadata(const Profile& profile) {
   json.Key("details").BeginArray();
   for (const std::string& detail : coverage.details) json.String(detail);
   json.EndArray();
+  json.Key("warnings").BeginArray();
+  for (const std::string& warning : Warnings(profile)) json.String(warning);
+  json.EndArray();
   json.Key("remarks").BeginArray();
   const profile::Totals& totals = profile.totals;
   if (totals.truncated > 0) {

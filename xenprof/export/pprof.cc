@@ -218,6 +218,7 @@ class PprofBuilder {
     const CoverageText coverage = DescribeCoverage(profile_);
     add(absl::StrCat("coverage: ", coverage.verdict));
     for (const std::string& detail : coverage.details) add(absl::StrCat("coverage: ", detail));
+    for (const std::string& warning : Warnings(profile_)) add(absl::StrCat("warning: ", warning));
   }
 
   const Profile& profile_;

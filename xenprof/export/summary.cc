@@ -101,6 +101,18 @@ std::vector<std::string> BlindSpots(const Profile& profile) {
   return sentences;
 }
 
+std::vector<std::string> Warnings(const Profile& profile) {
+  std::vector<std::string> warnings;
+  for (const profile::Host& host : profile.hosts) {
+    for (const std::string& note : host.notes) {
+      warnings.push_back(profile.hosts.size() > 1
+                             ? absl::StrCat(Printable(host.hostname), ": ", Printable(note))
+                             : Printable(note));
+    }
+  }
+  return warnings;
+}
+
 absl::string_view HappeningName(int kind) {
   switch (kind) {
     case proto::Incident::LOST:
@@ -204,9 +216,6 @@ CoverageText DescribeCoverage(const Profile& profile) {
   if (coverage.overlapping_inputs > 0) {
     text.details.push_back(absl::StrCat(coverage.overlapping_inputs,
                                         " chunks hold time that others hold as well, counted once"));
-  }
-  for (const profile::Host& host : profile.hosts) {
-    for (const std::string& note : host.notes) text.details.push_back(Printable(note));
   }
   for (const std::string& note : coverage.notes) text.details.push_back(Printable(note));
   return text;

@@ -36,6 +36,9 @@ std::string ModeText(const profile::Profile& profile, const profile::ModeUse& us
 // What the modes in force cannot see; each sentence once.
 std::vector<std::string> BlindSpots(const profile::Profile& profile);
 
+// What the collectors warned of, in their words.
+std::vector<std::string> Warnings(const profile::Profile& profile);
+
 struct CoverageText {
   bool complete = false;             // nothing is known to be missing
   std::string verdict;               // one line

@@ -59,6 +59,7 @@ class TextReport {
     if (coverage.details.size() > kMaxDetails) {
       AddField("", absl::StrCat("and ", coverage.details.size() - kMaxDetails, " more"));
     }
+    for (const std::string& warning : Warnings(profile_)) AddField("warning", warning);
     const profile::Totals& totals = profile_.totals;
     if (totals.truncated > 0) {
       AddField("stacks", absl::StrCat(ShareText(totals.truncated, totals.samples),

@@ -3,6 +3,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace xenprof::profile {
+namespace {
+
+// The kernel keeps at most 255 frames, inlined functions multiply them. A made-up file with a stack of
+// millions would turn a few bytes into a text of any size.
+constexpr uint32_t kMaxStackFrames = 16'384;
+
+}  // namespace
 
 bool Coverage::clean() const {
   return lost == 0 && shed == 0 && throttled_ns == 0 && gap_ns == 0 && bad_records == 0 &&
@@ -20,9 +27,15 @@ absl::Status Profile::Check() const {
     sum.time_ns += sample.time_ns;
     sum.by_origin[static_cast<size_t>(sample.origin)] += sample.count;
   }
+  std::vector<uint32_t> depth(nodes.size());
   for (size_t i = 1; i < nodes.size(); ++i) {
     if (nodes[i].parent >= i || nodes[i].frame >= frames.size()) {
       return absl::InternalError("a profile's stack refers to a frame that does not exist");
+    }
+    depth[i] = depth[nodes[i].parent] + 1;
+    if (depth[i] > kMaxStackFrames) {
+      return absl::DataLossError(absl::StrCat("the chunks hold a stack of more than ", kMaxStackFrames,
+                                              " frames, which no sample has"));
     }
   }
   for (const Frame& frame : frames) {

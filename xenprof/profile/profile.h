@@ -185,7 +185,8 @@ class Profile {
   const Line& line(const Frame& frame, uint32_t i = 0) const { return lines[frame.first_line + i]; }
   const Function& function_of(const Frame& frame) const { return functions[line(frame).function]; }
 
-  // That samples add up to the totals and every id is in range: Internal says what does not.
+  // That samples add up to the totals and every id is in range: Internal says what does not. DataLoss: a
+  // stack deeper than any sample's.
   absl::Status Check() const;
 
   Granularity granularity = Granularity::kFunction;

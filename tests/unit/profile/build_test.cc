@@ -381,6 +381,18 @@ TEST(BuildProfileTest, ReportsDamageAndSalvagesWhenAsked) {
   EXPECT_GT(errors, 10);
 }
 
+TEST(BuildProfileTest, RefusesAStackNoSampleCanHave) {
+  TemporaryFolder folder;
+  ChunkMaker maker;
+  const uint32_t program = maker.Mapping(FrameKind::kDom0User, "/bin/deep", true);
+  maker.Sample(
+      0, 2 * kSecond,
+      maker.Stack(std::vector<std::pair<uint32_t, uint64_t>>(20'000, {program, 1}), Origin::kDom0User), 0);
+  const auto profile = BuildProfile(Files({maker.Write(folder.File("a.xenprof"))}), {});
+  EXPECT_FALSE(profile.ok());
+  EXPECT_THAT(profile.status().message(), HasSubstr("frames"));
+}
+
 TEST(BuildProfileTest, SaysWhenNothingLiesInTheWindow) {
   TemporaryFolder folder;
   const std::string path = WriteXenHostChunk(folder.File("a.xenprof"));

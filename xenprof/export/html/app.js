@@ -67,9 +67,9 @@ class App {
     for (const mode of meta.modes) add('', 'Mode', mode, []);
     for (const sentence of meta.unseen) add('warn', 'Not seen', sentence, []);
     add(meta.complete ? 'good' : 'warn', 'Coverage', meta.coverage, meta.details);
-    if (meta.remarks.length > 0) {
-      add('', 'Stacks', meta.remarks.length === 1 ? '1 remark' : meta.remarks.length + ' remarks', meta.remarks);
-    }
+    const several = (list, name) => list.length === 1 ? '1 ' + name : `${list.length} ${name}s`;
+    if (meta.warnings.length > 0) add('', 'Collection', several(meta.warnings, 'warning'), meta.warnings);
+    if (meta.remarks.length > 0) add('', 'Stacks', several(meta.remarks, 'remark'), meta.remarks);
   }
 
   fillOrigins() {

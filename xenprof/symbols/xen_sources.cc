@@ -208,19 +208,20 @@ XenSymbolSource FindXenSymbols(const XenSearchOptions& options, const std::strin
   return found;
 }
 
+bool HasDwarf(const ElfFile& elf) {
+  return elf.FindSection(".debug_info") != nullptr || elf.FindSection(".zdebug_info") != nullptr;
+}
+
 std::shared_ptr<const ElfFile> FindXenDwarf(const XenSearchOptions& options, const std::string& wanted,
                                             std::string* problem) {
-  const auto has_dwarf = [](const ElfFile& elf) {
-    return elf.FindSection(".debug_info") != nullptr || elf.FindSection(".zdebug_info") != nullptr;
-  };
   for (const std::string& path : options.files) {
     absl::StatusOr<std::shared_ptr<const ElfFile>> elf = OpenElf(path, options.max_decompressed_bytes);
-    if (!elf.ok() || !has_dwarf(**elf)) continue;
+    if (!elf.ok() || !HasDwarf(**elf)) continue;
     if (wanted.empty() || XenBuildIdMatches((*elf)->build_id(), wanted)) return *std::move(elf);
   }
   std::shared_ptr<const ElfFile> found;
-  ForEachElf(options, wanted, problem, [&](std::shared_ptr<const ElfFile> elf) {
-    if (!has_dwarf(*elf)) return false;
+  ForEachElf(options, wanted, problem, [&found](std::shared_ptr<const ElfFile> elf) {
+    if (!HasDwarf(*elf)) return false;
     found = std::move(elf);
     return true;
   });

@@ -45,6 +45,8 @@ bool XenBuildIdMatches(absl::string_view of_file, absl::string_view wanted);
 XenSymbolSource FindXenSymbols(const XenSearchOptions& options, const std::string& wanted,
                                std::string* problem);
 
+bool HasDwarf(const ElfFile& elf);
+
 // An ELF file of build id `wanted` with DWARF, the user's first; null if none. An ELF file that the user gave
 // is taken when `wanted` is unknown.
 std::shared_ptr<const ElfFile> FindXenDwarf(const XenSearchOptions& options, const std::string& wanted,

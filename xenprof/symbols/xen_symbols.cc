@@ -147,8 +147,10 @@ Resolved XenSymbols::Resolve(const MappingInfo& mapping, absl::Span<const uint64
     if (IsHypervisorAddress(address)) inside.push_back(address);
   }
   const std::vector<uint64_t> missing = cache_.Missing(inside);
+  std::shared_ptr<const ElfFile> names_elf;
   if (!missing.empty()) {
-    const Source source = Find(wanted, &resolved.problem);
+    Source source = Find(wanted, &resolved.problem);
+    names_elf = source.elf;
     if (source.kind != XenSymbolSource::kNone) {
       source_name_ = source.path;
       Search(source, missing, &resolved.problem);
@@ -162,12 +164,12 @@ Resolved XenSymbols::Resolve(const MappingInfo& mapping, absl::Span<const uint64
         absl::StrCat(addresses.size() - named, " of ", addresses.size(), " addresses are in no function of ",
                      source_name_, " (a livepatch, or code of the firmware)");
   }
-  if (options_.lines) AddLines(wanted, inside, &resolved);
+  if (options_.lines) AddLines(wanted, names_elf, inside, &resolved);
   return resolved;
 }
 
-void XenSymbols::AddLines(const std::string& build_id, absl::Span<const uint64_t> addresses,
-                          Resolved* resolved) {
+void XenSymbols::AddLines(const std::string& build_id, const std::shared_ptr<const ElfFile>& names_elf,
+                          absl::Span<const uint64_t> addresses, Resolved* resolved) {
   if (looked_for_lines_ && no_lines_for_ == build_id) return;
   std::unique_ptr<DwarfIndex> opened;
   if (index_ == nullptr && !options_.index_dir.empty() && !build_id.empty()) {
@@ -177,7 +179,9 @@ void XenSymbols::AddLines(const std::string& build_id, absl::Span<const uint64_t
   }
   if (index_ == nullptr && opened == nullptr) {
     std::string ignored;  // what was passed over is said of the names
-    const std::shared_ptr<const ElfFile> elf = FindXenDwarf(options_.search, build_id, &ignored);
+    const std::shared_ptr<const ElfFile> elf = names_elf != nullptr && HasDwarf(*names_elf)
+                                                   ? names_elf
+                                                   : FindXenDwarf(options_.search, build_id, &ignored);
     absl::StatusOr<std::unique_ptr<DwarfIndex>> index = absl::NotFoundError("");
     bool from_folder = false;
     if (elf != nullptr) index = OpenDwarfIndex(*elf, options_.index_dir, &from_folder);

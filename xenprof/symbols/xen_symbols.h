@@ -58,7 +58,9 @@ class XenSymbols {
   std::string ForEachFunction(
       const Source& source, const std::function<void(uint64_t address, absl::string_view name)>& visit) const;
 
-  void AddLines(const std::string& build_id, absl::Span<const uint64_t> addresses, Resolved* resolved);
+  // `names_elf`: the ELF file that names were just taken from, or null.
+  void AddLines(const std::string& build_id, const std::shared_ptr<const ElfFile>& names_elf,
+                absl::Span<const uint64_t> addresses, Resolved* resolved);
 
   XenSymbolsOptions options_;
   FunctionCache cache_;

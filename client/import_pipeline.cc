@@ -81,6 +81,7 @@ class Importer {
   std::map<uint64_t, Block> blocks_;  // by index: time since start_ns_ in units of block_ns_
   std::unique_ptr<chunk::ChunkWriter> writer_;
   std::map<uint32_t, uint64_t> unknown_records_;  // by type
+  uint64_t lost_in_all_ = 0;
   ImportResult result_;
 };
 
@@ -279,9 +280,12 @@ void Importer::TakeSideband(const perf::DataRecord& record) {
       break;
     case Type::kLost:
     case Type::kLostSamples:
+      if (stamped_ && unstamped) {
+        // perf's own sum of each event at the end; it holds what the kernel told at its time as well.
+        if (record.event == event_) lost_in_all_ += event.count;
+        return;
+      }
       result_.lost_records += event.count;
-      if (event.count == 0) return;
-      if (stamped_ && unstamped) event.time_ns = end_ns_ - 1;  // perf's own count, at the end
       break;
     case Type::kThrottle:
     case Type::kUnthrottle:
@@ -321,6 +325,11 @@ absl::Status Importer::Feed() {
     if (latest_ns_ > lateness_ns_) {
       if (absl::Status status = WriteBlocks(latest_ns_ - lateness_ns_); !status.ok()) return status;
     }
+  }
+  if (lost_in_all_ > result_.lost_records) {
+    assembler_.AddIncident(
+        {merge::Incident::Kind::kLost, -1, start_ns_, end_ns_, lost_in_all_ - result_.lost_records, ""});
+    result_.lost_records = lost_in_all_;
   }
   for (const auto& [type, count] : unknown_records_) {
     assembler_.AddIncident({merge::Incident::Kind::kUnknownRecord, -1, start_ns_, end_ns_, count,

@@ -22,8 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/import_pipeline.h"
-#include "xenprof/chunk/decoder.h"
-#include "xenprof/chunk/reader.h"
+#include "tests/integration/import_support.h"
 
 namespace xenprof {
 namespace {
@@ -180,30 +179,6 @@ std::vector<PrintedSample> ParsePrinted(const std::string& text) {
   return samples;
 }
 
-// -- what the chunk holds
-// ---------------------------------------------------------------------------------------------
-
-struct ChunkFrame {
-  FrameKind kind;
-  uint64_t address;
-  bool is_file;
-  std::string mapping;
-  std::string function;
-};
-struct ChunkSample {
-  uint32_t cpu, pid, tid;
-  uint64_t time;
-  Origin origin;
-  uint8_t flags;
-  std::string comm;
-  std::vector<ChunkFrame> frames;  // leaf first
-};
-struct Chunk {
-  proto::Header header;
-  proto::Trailer trailer;
-  std::vector<ChunkSample> samples;  // by CPU and time
-};
-
 class ImportTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -225,51 +200,7 @@ class ImportTest : public ::testing::Test {
     return options;
   }
 
-  Chunk ReadChunk() const {
-    Chunk chunk;
-    auto reader = chunk::ChunkReader::Open(output_);
-    EXPECT_TRUE(reader.ok()) << reader.status();
-    if (!reader.ok()) return chunk;
-    chunk.header = (*reader)->header();
-    chunk::ChunkDecoder decoder((*reader)->header());
-    std::vector<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>> rows;
-    proto::Payload payload;
-    while (true) {
-      auto got = (*reader)->Next(&payload);
-      EXPECT_TRUE(got.ok()) << got.status();
-      if (!got.ok() || !*got) break;
-      const absl::Status status = decoder.Add(payload);
-      EXPECT_TRUE(status.ok()) << status;
-      if (payload.has_trailer()) chunk.trailer = payload.trailer();
-      if (!payload.has_block()) continue;
-      decoder.ForEachSample(payload.block(), [&](uint32_t cpu, uint64_t time, uint32_t stack, uint32_t task,
-                                                 uint32_t) { rows.emplace_back(cpu, time, stack, task); });
-    }
-    const merge::Tables& tables = decoder.tables();
-    for (const auto& [cpu, time, stack, task] : rows) {
-      ChunkSample s{cpu,
-                    tables.tasks[task].pid,
-                    tables.tasks[task].tid,
-                    time,
-                    tables.stacks[stack].origin,
-                    tables.stacks[stack].flags,
-                    tables.tasks[task].comm,
-                    {}};
-      decoder.ForEachFrame(stack, [&](uint32_t frame, bool is_leaf) {
-        const merge::Frame& f = tables.frames[frame];
-        const merge::Mapping& mapping = tables.mappings[f.mapping];
-        s.frames.push_back(
-            {mapping.kind, f.address, mapping.is_file, mapping.name,
-             std::string(decoder.FunctionFor(f.mapping, decoder.LookupAddress(frame, is_leaf)).name)});
-      });
-      chunk.samples.push_back(std::move(s));
-    }
-    std::stable_sort(chunk.samples.begin(), chunk.samples.end(),
-                     [](const ChunkSample& a, const ChunkSample& b) {
-                       return std::tie(a.cpu, a.time) < std::tie(b.cpu, b.time);
-                     });
-    return chunk;
-  }
+  Chunk ReadChunk() const { return ReadChunkFile(output_); }
 
   std::string output_;
 };

@@ -44,7 +44,7 @@ struct PerfEvent {
   bool samples_addresses() const;
   // PERF_TYPE_SOFTWARE's cpu-clock or task-clock: a timer of the kernel, no PMU.
   bool is_software_clock() const;
-  // `name` without the modifiers behind its last colon: "cycles" for "cycles:HG".
+  // Without terms and modifiers: "cycles" for "cycles:HG", "cpu-clock" for "cpu-clock/call-graph=fp/".
   std::string plain_name() const;
 };
 

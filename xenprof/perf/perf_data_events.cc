@@ -33,8 +33,8 @@ int OtherIdWord(const RecordLayout& layout) {
   return 1 + CountBits(layout.sample_type & (PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU));
 }
 
-// Names as `perf list` has them.
-std::string NameFromConfig(uint32_t type, uint64_t config) {
+// Names as `perf list` has them; null for what has none.
+const char* NameOfGeneric(uint32_t type, uint64_t config) {
   static constexpr const char* kHardware[] = {
       "cycles",        "instructions", "cache-references",        "cache-misses",           "branches",
       "branch-misses", "bus-cycles",   "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"};
@@ -42,8 +42,14 @@ std::string NameFromConfig(uint32_t type, uint64_t config) {
       "cpu-clock",        "task-clock",   "page-faults",  "context-switches",
       "cpu-migrations",   "minor-faults", "major-faults", "alignment-faults",
       "emulation-faults", "dummy",        "bpf-output",   "cgroup-switches"};
+  if (type == PERF_TYPE_HARDWARE) config &= 0xffffffff;  // the upper half is the PMU's number
   if (type == PERF_TYPE_HARDWARE && config < std::size(kHardware)) return kHardware[config];
   if (type == PERF_TYPE_SOFTWARE && config < std::size(kSoftware)) return kSoftware[config];
+  return nullptr;
+}
+
+std::string NameFromConfig(uint32_t type, uint64_t config) {
+  if (const char* name = NameOfGeneric(type, config)) return name;
   if (type == PERF_TYPE_RAW) return absl::StrFormat("r%x", config);
   return absl::StrFormat("type %u config %#x", type, config);
 }
@@ -62,6 +68,7 @@ bool PerfEvent::is_software_clock() const {
 }
 
 std::string PerfEvent::plain_name() const {
+  if (const char* generic = NameOfGeneric(type, config)) return generic;
   const size_t colon = name.rfind(':');
   // A tracepoint's colon is part of its name: "sched:sched_switch".
   if (type == PERF_TYPE_TRACEPOINT || colon == std::string::npos || colon == 0) return name;

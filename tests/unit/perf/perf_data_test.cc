@@ -187,11 +187,12 @@ TEST(PerfDataTest, AttributesOfEveryVersion) {
 
 TEST(PerfDataTest, EventNames) {
   PerfEvent event;
+  event.type = PERF_TYPE_RAW;
   for (const auto& [name, plain] :
-       std::vector<std::pair<std::string, std::string>>{{"cycles", "cycles"},
-                                                        {"cycles:HG", "cycles"},
-                                                        {"cpu-clock:ppp", "cpu-clock"},
-                                                        {"cycles:x", "cycles:x"},
+       std::vector<std::pair<std::string, std::string>>{{"r3c", "r3c"},
+                                                        {"r3c:HG", "r3c"},
+                                                        {"r3c:ppp", "r3c"},
+                                                        {"r3c:x", "r3c:x"},
                                                         {":u", ":u"},
                                                         {"cpu/event=0x3c/u", "cpu/event=0x3c/u"}}) {
     event.name = name;
@@ -200,6 +201,16 @@ TEST(PerfDataTest, EventNames) {
   event.type = PERF_TYPE_TRACEPOINT;
   event.name = "irq:u";
   EXPECT_EQ(event.plain_name(), "irq:u");
+  event.type = PERF_TYPE_SOFTWARE;
+  event.config = PERF_COUNT_SW_CPU_CLOCK;
+  event.name = "cpu-clock/call-graph=fp/";
+  EXPECT_EQ(event.plain_name(), "cpu-clock");
+  EXPECT_TRUE(event.is_software_clock());
+  event.type = PERF_TYPE_HARDWARE;
+  event.config = uint64_t{10} << 32 | PERF_COUNT_HW_CPU_CYCLES;  // of one of several kinds of CPU
+  event.name = "cpu_atom/cycles/P";
+  EXPECT_EQ(event.plain_name(), "cycles");
+  EXPECT_FALSE(event.is_software_clock());
 }
 
 TEST(PerfDataTest, Features) {

@@ -21,6 +21,9 @@ class TreeBuilder {
   FlameTree Build() {
     AddNode(0, AddLabel({FlameLabel::Type::kAll, FrameKind::kUnknown, "all", "", 0}));
     AddRoots();
+    nodes_.reserve(profile_.nodes.size());
+    places_.reserve(profile_.nodes.size());
+    selfs_.reserve(profile_.samples.size());
     for (size_t i = 0; i < profile_.samples.size(); ++i) {
       const profile::Sample& sample = profile_.samples[i];
       selfs_.push_back({Place(roots_.of_sample[i], sample.node), sample.origin, sample.count});

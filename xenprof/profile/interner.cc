@@ -92,6 +92,13 @@ uint32_t Interner::AddressFrame(uint32_t binary, uint64_t address, const std::ve
   return entry->second;
 }
 
+void Interner::Reserve(size_t nodes) {
+  // Of further chunks most nodes are known already: growing as usual serves them better.
+  if (profile_->nodes.size() > 1) return;
+  profile_->nodes.reserve(nodes);
+  children_.reserve(nodes);
+}
+
 uint32_t Interner::Child(uint32_t parent, uint32_t frame) {
   const auto [entry, is_new] =
       children_.try_emplace(uint64_t{parent} << 32 | frame, static_cast<uint32_t>(profile_->nodes.size()));

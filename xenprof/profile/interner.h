@@ -28,6 +28,8 @@ class Interner {
   uint32_t FunctionFrame(uint32_t function);
   // kAddress: the frame of an address whose lines are `lines`.
   uint32_t AddressFrame(uint32_t binary, uint64_t address, const std::vector<Line>& lines);
+  // So many nodes more may come.
+  void Reserve(size_t nodes);
   uint32_t Child(uint32_t parent, uint32_t frame);
   // Adds to the sample that agrees in everything but count and time.
   void AddSample(const Sample& sample);

@@ -1,5 +1,7 @@
 #include "xenprof/profile/translator.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -34,6 +36,7 @@ Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granul
       stacks_(decoder.tables().stacks.size()) {
   frames_[0].resize(decoder.tables().frames.size());
   frames_[1].resize(decoder.tables().frames.size());
+  interner_->Reserve(decoder.tables().nodes.size());
 }
 
 uint32_t Translator::Task(uint32_t task) {
@@ -81,6 +84,13 @@ uint32_t Translator::Binary(uint32_t mapping) {
 
 uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
                                 absl::string_view inlined_name) {
+  chunk::ChunkDecoder::Function found;
+  if (inlined_name.empty()) {
+    found = decoder_.FunctionFor(mapping, lookup_address);
+    // Most addresses lie in a function met before: nothing to compare by text then.
+    const auto known = functions_.find({mapping, found.start});
+    if (found && known != functions_.end()) return known->second;
+  }
   const merge::Mapping& from = decoder_.tables().mappings[mapping];
   Function function;
   function.binary = Binary(mapping);
@@ -90,10 +100,13 @@ uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t
     function.named = true;
     function.name = interner_->String(inlined_name);
     function.address = lookup_address;
-  } else if (const chunk::ChunkDecoder::Function found = decoder_.FunctionFor(mapping, lookup_address)) {
+  } else if (found) {
     function.named = true;
     function.name = interner_->String(found.name);
     function.address = found.start;
+    const uint32_t id = interner_->AddFunction(function);
+    functions_.emplace(std::make_pair(mapping, found.start), id);
+    return id;
   } else {
     function.name = interner_->String(UnnamedFunction(from, raw_address));
     function.address = raw_address;

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "xenprof/chunk/decoder.h"
 #include "xenprof/profile/interner.h"
@@ -53,6 +55,8 @@ class Translator {
   std::vector<uint32_t> binaries_, tasks_, domains_, inner_nodes_, stacks_;  // id + 1, 0: not yet
   std::vector<Range> frames_[2];                                             // [is_leaf]
   std::vector<uint32_t> frame_pool_;
+  absl::flat_hash_map<std::pair<uint32_t, uint64_t>, uint32_t>
+      functions_;               // by mapping and start of a named one
   std::vector<uint32_t> path_;  // scratch
   std::vector<Line> lines_;     // scratch
 };

@@ -188,7 +188,9 @@ void Collector::Close() {
 void Collector::Reopen(uint32_t number, Cpu* cpu, const std::string& reason) {
   CloseCpu(number, cpu);
   const uint64_t from_ns = cpu->closed_at_ns;
-  if (OpenCpu(number, cpu).ok()) Tell(Kind::kGap, number, from_ns, cpu->open_since_ns, 0, reason);
+  if (!OpenCpu(number, cpu).ok()) return;
+  Tell(Kind::kGap, number, from_ns, cpu->open_since_ns, 0, reason);
+  gap_ = true;
 }
 
 void Collector::Collect(uint32_t number, Cpu* cpu) {
@@ -265,6 +267,7 @@ void Collector::CheckCpus() {
       const uint64_t from_ns = cpu.closed_at_ns;
       if (OpenCpu(number, &cpu).ok() && from_ns != 0) {
         Tell(Kind::kGap, number, from_ns, cpu.open_since_ns, 0, "the event could not be opened for a while");
+        gap_ = true;
       }
     }
   }

@@ -63,6 +63,9 @@ class Collector {
   void SetShedding(bool shedding);
   void SetMergeOptions(const merge::MergeOptions& options);
 
+  // True once after events were closed and opened again while their CPU was at work.
+  bool TakeGap() { return std::exchange(gap_, false); }
+
   // Time of [start_ns, end_ns) in which the CPU's event was open. Forgets what lay before start_ns.
   uint64_t OpenNs(uint32_t cpu, uint64_t start_ns, uint64_t end_ns);
 
@@ -127,6 +130,7 @@ class Collector {
   bool open_ = false;
   bool shedding_ = false;
   bool shrink_told_ = false;
+  bool gap_ = false;
   std::map<uint32_t, Cpu> cpus_;  // every CPU that was ever online
   std::vector<std::string> notes_;
 };

@@ -25,6 +25,8 @@ constexpr uint64_t kMillisecondNs = 1'000'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 // A reader that does not answer for this long is starved: the others go on without it.
 constexpr uint64_t kPatienceNs = 2 * kSecondNs;
+// While someone waits.
+constexpr uint64_t kSnapshotPatienceNs = kSecondNs / 2;
 // The pace of progress while someone waits for a snapshot.
 constexpr uint64_t kProgressNs = kSecondNs / 2;
 // The PMU has this long to give its first sample.
@@ -98,6 +100,7 @@ void Recorder::Post(std::function<void()> command) {
   {
     absl::MutexLock lock(&mutex_);
     commands_.push_back(std::move(command));
+    has_commands_.store(true, std::memory_order_relaxed);
   }
   wake_.Signal();
 }
@@ -147,7 +150,7 @@ void Recorder::Prepare() {
     symbolizer_->Note(info);
   });
   assembler_.OnKernelSymbols([this] { symbolizer_->KernelSymbolsChanged(); });
-  ScanProcesses();
+  ScanProcesses(opened_ns_);
   host_ = ReadHostFacts();
   const KernelText kernel = ReadKernelText();
   if (kernel.restricted) {
@@ -173,11 +176,11 @@ void Recorder::Prepare() {
                        "\" prepared_ms=", (now_ns - begin_ns) / kMillisecondNs));
 }
 
-void Recorder::ScanProcesses() {
+void Recorder::ScanProcesses(uint64_t time_ns) {
   ProcScanOptions options;
   const std::vector<std::string>& refused = collector_.plan().refused();
   options.build_ids = std::find(refused.begin(), refused.end(), "build_id") == refused.end();
-  options.time_ns = opened_ns_;
+  options.time_ns = time_ns;
   absl::StatusOr<ProcScanReport> report = daemon::ScanProcesses(
       options,
       [this](uint32_t pid, uint32_t tid, absl::string_view comm, bool kernel_thread) {
@@ -190,7 +193,8 @@ void Recorder::ScanProcesses() {
   }
   if (report->unreadable > 0) {
     Say(true, absl::StrCat("the mappings of ", report->unreadable,
-                           " processes may not be read (CAP_SYS_PTRACE): their functions stay unnamed"));
+                           report->unreadable == 1 ? " process" : " processes",
+                           " may not be read (CAP_SYS_PTRACE): functions there stay unnamed"));
   }
   LogDebug(absl::StrCat("read /proc processes=", report->processes,
                         " kernel_threads=", report->kernel_threads, " threads=", report->threads,
@@ -198,6 +202,8 @@ void Recorder::ScanProcesses() {
 }
 
 int Recorder::WaitMs(uint64_t now_ns) const {
+  // Their signal may have been taken by Drain.
+  if (has_commands_.load(std::memory_order_relaxed)) return 0;
   uint64_t next = std::min(next_block_ns_, next_second_ns_);
   for (const PendingSnapshot& snapshot : snapshots_) {
     next = std::min({next, snapshot.end_ns, now_ns + kProgressNs});
@@ -211,12 +217,13 @@ void Recorder::RunCommands() {
   {
     absl::MutexLock lock(&mutex_);
     commands.swap(commands_);
+    has_commands_.store(false, std::memory_order_relaxed);
   }
   for (const std::function<void()>& command : commands) command();
 }
 
 void Recorder::EverySecond(uint64_t now_ns) {
-  next_second_ns_ = now_ns + kSecondNs;
+  next_second_ns_ = now_ns + (snapshots_.empty() ? kSecondNs : kProgressNs);
   collector_.CheckCpus();
   if (!delivery_checked_ && now_ns >= opened_ns_ + kDeliveryNs) {
     delivery_checked_ = true;
@@ -234,6 +241,13 @@ void Recorder::EverySecond(uint64_t now_ns) {
   uint64_t samples = 0;
   for (const Collector::CpuState& state : collector_.States()) samples += state.samples;
   samples_.store(samples, std::memory_order_relaxed);
+  if (collector_.TakeGap()) {
+    // Whatever was mapped meanwhile told nobody.
+    const uint64_t until_ns = NowNs();
+    Drain(until_ns, kSecondNs / 5);
+    Advance(until_ns);
+    ScanProcesses(until_ns);
+  }
   TakeNotes();
 }
 
@@ -263,7 +277,8 @@ void Recorder::Drain(uint64_t until_ns, uint64_t patience_ns) {
   const uint64_t begin_ns = NowNs();
   while (!collector_.RequestDrain(until_ns)) {
     if (NowNs() - begin_ns >= patience_ns) {
-      if (patience_ns >= kPatienceNs) LogWarning("a reader does not get its CPU: going on without it");
+      if (patience_ns >= kSnapshotPatienceNs)
+        LogWarning("a reader does not get its CPU: going on without it");
       break;
     }
     pollfd wait = {wake_.fd(), POLLIN, 0};
@@ -410,7 +425,7 @@ void Recorder::AnswerSnapshots(uint64_t now_ns) {
                                [&](const PendingSnapshot& snapshot) { return snapshot.end_ns <= now_ns; });
   if (!due) return;
   const uint64_t until_ns = NowNs();
-  Drain(until_ns, kPatienceNs);
+  Drain(until_ns, kSnapshotPatienceNs);
   Advance(until_ns);
   WriteBlock(until_ns);
   next_block_ns_ = until_ns + config_.block_seconds * kSecondNs;

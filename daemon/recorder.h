@@ -87,7 +87,8 @@ class Recorder {
   void CheckBudget(uint64_t now_ns);
   void CheckModules();
   void CheckXen(uint64_t now_ns);
-  void ScanProcesses();
+  // What /proc shows now, as of `time_ns`.
+  void ScanProcesses(uint64_t time_ns);
   // To the log, the status and the next chunk.
   void Say(bool warning, const std::string& text);
   void TakeNotes();
@@ -104,7 +105,7 @@ class Recorder {
   EventFd wake_;
   absl::Mutex mutex_;
   std::vector<std::function<void()>> commands_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<bool> stop_ = false;
+  std::atomic<bool> stop_ = false, has_commands_ = false;
   std::atomic<uint64_t> samples_ = 0, last_turn_ns_ = 0;
   std::thread thread_;
 

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -46,11 +47,10 @@ bool Sealer::full() const {
 
 void Sealer::Seal(SealJob job) {
   absl::MutexLock lock(&mutex_);
-  // Who waits comes before routine, in the order of asking.
-  auto place = jobs_.end();
-  if (job.urgent)
-    place = std::find_if(jobs_.begin(), jobs_.end(), [](const SealJob& other) { return !other.urgent; });
-  jobs_.insert(place, std::move(job));
+  // In the order of time, since who waits may want the chunks before the last one too; but all at full
+  // priority.
+  if (job.urgent && thread_id_ != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(thread_id_), 0);
+  jobs_.push_back(std::move(job));
 }
 
 void Sealer::RequestRetention() {
@@ -61,6 +61,10 @@ void Sealer::RequestRetention() {
 void Sealer::Run() {
   pthread_setname_np(pthread_self(), "sealer");
   setpriority(PRIO_PROCESS, 0, kQuietNice);  // of this thread alone on Linux
+  {
+    absl::MutexLock lock(&mutex_);
+    thread_id_ = gettid();
+  }
   Recover();
   Retain();
   while (true) {
@@ -87,6 +91,9 @@ void Sealer::Run() {
     malloc_trim(0);
     absl::MutexLock lock(&mutex_);
     working_ = false;
+    if (std::none_of(jobs_.begin(), jobs_.end(), [](const SealJob& waiting) { return waiting.urgent; })) {
+      setpriority(PRIO_PROCESS, 0, kQuietNice);
+    }
   }
 }
 
@@ -106,7 +113,6 @@ void Sealer::Recover() {
 }
 
 void Sealer::Do(SealJob job) {
-  if (job.urgent) setpriority(PRIO_PROCESS, 0, 0);
   absl::Status status = job.writer->Seal(job.tables, symbolizer_, job.end);
   if (absl::IsResourceExhausted(status)) {
     Retain();
@@ -127,7 +133,6 @@ void Sealer::Do(SealJob job) {
   job.writer = nullptr;
   job.tables = {};
   if (job.done) job.done(status);
-  if (job.urgent) setpriority(PRIO_PROCESS, 0, kQuietNice);
 }
 
 void Sealer::Retain() {

@@ -77,6 +77,7 @@ class Sealer {
   mutable absl::Mutex mutex_;
   std::deque<SealJob> jobs_ ABSL_GUARDED_BY(mutex_);
   bool working_ ABSL_GUARDED_BY(mutex_) = false;
+  int thread_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool retention_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Known> known_ ABSL_GUARDED_BY(mutex_);

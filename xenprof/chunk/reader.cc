@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -68,6 +69,7 @@ class Reader : public ChunkReader {
   // Whether an envelope of `length` bytes may begin with `start`.
   static bool LooksLikeEnvelope(absl::Span<const uint8_t> start, uint64_t length);
   absl::Status CheckHeader(const proto::Header& header) const;
+  std::optional<proto::Trailer> FindTrailerAtEnd();
 
   std::unique_ptr<ByteSource> source_;
   std::string name_;
@@ -275,7 +277,34 @@ absl::Status Reader::ReadHeader() {
   return absl::OkStatus();
 }
 
+// Looks for the envelope that ends where the file does, which saves a walk over all of them. Says nothing
+// when it finds no trailer.
+std::optional<proto::Trailer> Reader::FindTrailerAtEnd() {
+  constexpr uint64_t kTailBytes = uint64_t{1} << 16;
+  const uint64_t size = source_->size();
+  const uint64_t base = size - std::min(size, kTailBytes);
+  absl::StatusOr<absl::Span<const uint8_t>> tail = source_->Read(base, size - base);
+  if (!tail.ok()) return std::nullopt;
+  const std::vector<uint8_t> copy(tail->begin(), tail->end());  // Locate reads, too
+  for (size_t i = copy.size(); i-- > 0;) {
+    const absl::Span<const uint8_t> here = absl::MakeConstSpan(copy).subspan(i);
+    const Varint length = ReadVarint(here.first(std::min<size_t>(here.size(), kLengthBytes)));
+    if (length.bytes <= 0 || length.value != here.size() - static_cast<size_t>(length.bytes) ||
+        !LooksLikeEnvelope(here.subspan(static_cast<size_t>(length.bytes)), length.value)) {
+      continue;
+    }
+    absl::StatusOr<Located> located = Locate(base + i);
+    proto::Payload payload;
+    if (located.ok() && Parse(located->envelope, true, &payload).ok() && payload.has_trailer()) {
+      return std::move(*payload.mutable_trailer());
+    }
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<proto::Trailer> Reader::ReadTrailer() {
+  if (std::optional<proto::Trailer> trailer = FindTrailerAtEnd(); trailer.has_value())
+    return *std::move(trailer);
   uint64_t last = 0;
   for (uint64_t at = 0; at < source_->size();) {
     absl::StatusOr<absl::Span<const uint8_t>> start = source_->Read(at, kLengthBytes);

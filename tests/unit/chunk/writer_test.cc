@@ -416,11 +416,18 @@ TEST(ChunkWriter, FullDiskCutsBackToTheLastBlock) {
   EXPECT_EQ(Verify(path)->problems.size(), 0u);
 }
 
+// Unmounts what is mounted on a folder, before the folder goes.
+struct Unmount {
+  std::string path;
+  ~Unmount() { umount2(path.c_str(), MNT_DETACH); }
+};
+
 TEST(ChunkWriter, FullFileSystem) {
   TempFolder folder;
   if (mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
     GTEST_SKIP() << "cannot mount a tmpfs here (needs CAP_SYS_ADMIN): ENOSPC is not tried";
   }
+  const Unmount unmount{folder.path()};
   Host host(5);
   auto writer = ChunkWriter::Create(folder / "a.xenprof", MadeUpHeader());
   ASSERT_TRUE(writer.ok());
@@ -436,8 +443,6 @@ TEST(ChunkWriter, FullFileSystem) {
   auto reader = ChunkReader::Open(folder / "a.xenprof.partial");
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ(ReadAll(*std::move(reader)).samples.size(), written);
-  writer->reset();
-  umount(folder.path().c_str());
 }
 
 }  // namespace

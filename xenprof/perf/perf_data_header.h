@@ -24,7 +24,7 @@ class ByteCursor {
 
   bool Read(void* out, size_t size) {
     if (size > left()) return Fail();
-    std::memcpy(out, bytes_.data() + at_, size);
+    if (size > 0) std::memcpy(out, bytes_.data() + at_, size);  // an empty vector's data() may be null
     at_ += size;
     return true;
   }

@@ -154,7 +154,7 @@ void Builder::AddHypervisor(uint32_t host, const proto::HypervisorFacts& facts) 
 }
 
 void Builder::AddSums(const Sums& sums, const chunk::ChunkDecoder& decoder, uint32_t host) {
-  Translator translator(decoder, host, options_.granularity, options_.inlines, &profile_, &interner_);
+  Translator translator(decoder, host, options_.granularity, options_.inlines, &interner_);
   // In the order of ids, not of a hash table: the same chunks give the same file.
   std::vector<std::pair<Key, Sum>> sorted(sums.begin(), sums.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {

@@ -22,12 +22,11 @@ std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address) {
 }
 
 Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granularity granularity,
-                       bool inlines, Profile* profile, Interner* interner)
+                       bool inlines, Interner* interner)
     : decoder_(decoder),
       host_(host),
       granularity_(granularity),
       inlines_(inlines),
-      profile_(profile),
       interner_(interner),
       binaries_(decoder.tables().mappings.size()),
       tasks_(decoder.tables().tasks.size()),

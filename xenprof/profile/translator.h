@@ -27,7 +27,7 @@ class Translator {
  public:
   // `inlines`: unfold inlined functions (kFunction) or keep lines (kAddress) where the chunk has them.
   Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granularity granularity, bool inlines,
-             Profile* profile, Interner* interner);
+             Interner* interner);
 
   uint32_t Node(uint32_t stack);
   uint32_t Task(uint32_t task);
@@ -50,7 +50,6 @@ class Translator {
   const uint32_t host_;
   const Granularity granularity_;
   const bool inlines_;
-  Profile* profile_;
   Interner* interner_;
   std::vector<uint32_t> binaries_, tasks_, domains_, inner_nodes_, stacks_;  // id + 1, 0: not yet
   std::vector<Range> frames_[2];                                             // [is_leaf]

@@ -4,6 +4,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 from xencheck import main, need, scenario  # noqa: E402
+import gzip  # noqa: E402
 import re  # noqa: E402
 
 from xencheck import Failed, folded_lines  # noqa: E402
@@ -43,9 +44,21 @@ def _(carried):
     carried.succeeded('guest-create', 'load-snapshot', 'load-report', 'load-report-text')
     carried.expect_pmu('with-guest', '0x8', 'all')
     origins = carried.chunk('load.xenprof').origins()
+    told = carried.json('load-report.out')['origins']
+    need({name: told[name] for name in origins} == dict(origins), f'the report has {told}, the chunk {dict(origins)}')
     for origin in 'dom0_user', 'dom0_kernel', 'xen_for_dom0', 'guest_kernel', 'guest_user':
         need(origins[origin], f'no sample is {origin}: {dict(origins)}')
     need(origins['xen_for_guest'] + origins['xen_idle'], f'neither xen_for_guest nor xen_idle: {dict(origins)}')
+
+
+@scenario('lab/every-format-is-written-inside')
+def _(carried):
+    carried.succeeded('load-folded', 'load-text', 'load-html', 'load-pprof')
+    with gzip.open(carried.path('load.pprof')) as file:
+        need(b'lstar_enter' in file.read(), 'the pprof export has no lstar_enter')
+    need('</html>' in carried.text('load.html'), 'the page has no end')
+    need('lstar_enter' in carried.text('load.text') or 'xen_for_dom0' in carried.text('load.text'),
+         'the text export has nothing of Xen')
 
 
 @scenario('lab/chunk-read-outside-agrees-with-what-was-read-inside')

@@ -68,6 +68,11 @@ std::string StatusText(const proto::StatusResponse& status) {
   }
   if (!xen.unavailable_reason().empty())
     field("xen", absl::StrCat("not known: ", Printable(xen.unavailable_reason())));
+  for (const proto::HypervisorFacts::Guest& domain : xen.domains()) {
+    field(domain.domid() == 0 ? "domains" : "",
+          absl::StrCat(domain.domid(), " ", Printable(domain.name()), ", ", domain.vcpus(),
+                       domain.vcpus() == 1 ? " vCPU" : " vCPUs"));
+  }
   for (const proto::Note& note : status.notes()) {
     field(note.severity() == proto::Note::WARNING ? "WARNING" : "note", Printable(note.text()));
   }
@@ -121,6 +126,16 @@ std::string StatusJson(const proto::StatusResponse& status) {
   json.Key("capabilities").String(status.hypervisor().capabilities());
   json.Key("build_id").String(exporter::HexText(status.hypervisor().build_id()));
   json.Key("unavailable_reason").String(status.hypervisor().unavailable_reason());
+  json.Key("domains").BeginArray();
+  for (const proto::HypervisorFacts::Guest& domain : status.hypervisor().domains()) {
+    json.BeginObject();
+    json.Key("domid").Unsigned(domain.domid());
+    json.Key("uuid").String(exporter::HexText(domain.uuid()));
+    json.Key("name").String(domain.name());
+    json.Key("vcpus").Unsigned(domain.vcpus());
+    json.EndObject();
+  }
+  json.EndArray();
   json.EndObject();
   json.Key("notes").BeginArray();
   for (const proto::Note& note : status.notes()) {

@@ -99,10 +99,9 @@ void Recorder::CheckXen(uint64_t now_ns) {
     collector_.SetMergeOptions(xen_->merge_options());
     if (writer_ != nullptr) writer_->SetMode(xen_->mode());
   }
-  if (--xen_check_countdown_ <= 0) {
-    xen_check_countdown_ = kXenCheckBlocks;
-    if (xen_->CheckFacts() && writer_ != nullptr) writer_->SetHypervisorFacts(xen_->facts());
-  }
+  const bool due = --xen_check_countdown_ <= 0;
+  if (due) xen_check_countdown_ = kXenCheckBlocks;
+  if (xen_->CheckFacts(due) && writer_ != nullptr) writer_->SetHypervisorFacts(xen_->facts());
 }
 
 proto::Event Recorder::EventFacts() const {

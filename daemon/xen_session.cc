@@ -80,6 +80,7 @@ merge::MergeOptions XenSession::merge_options() const {
   merge::MergeOptions options;
   const ModeKind kind = confirmer_ == nullptr ? ModeKind::kPlainLinux : confirmer_->current().kind;
   options.hypervisor_stacks = kind == ModeKind::kXenStacks;
+  options.software_clock_on_xen = kind == ModeKind::kDom0Only;
   options.dom0_counted_only = outcome_.usable && (outcome_.name == "hv" || outcome_.name == "self");
   options.pv_dom0 = host_.on_xen && host_.guest_type != "PVH" && host_.guest_type != "HVM" &&
                     (kind == ModeKind::kXenStacks || kind == ModeKind::kXenLeafOnly);
@@ -124,8 +125,11 @@ bool XenSession::CheckMode(const std::vector<Collector::Evidence>& evidences, ui
   return changed.has_value();
 }
 
-bool XenSession::CheckFacts() {
+bool XenSession::CheckFacts(bool due) {
   if (!host_.on_xen || hypervisor_ == nullptr) return false;
+  // Without xenstore there are no events: then only `due` counts.
+  if (!due && !(hypervisor_->DomainWatchFd().ok() && hypervisor_->TakeDomainEvents().value_or(false)))
+    return false;
   xen::HypervisorFacts now = xen::CollectFacts(host_, hypervisor_.get(), open_problem_);
   if (now == collected_) return false;
   collected_ = std::move(now);

@@ -45,8 +45,8 @@ class XenSession {
 
   // Holds what samples have shown against the mode. True when the mode changed.
   bool CheckMode(const std::vector<Collector::Evidence>& evidences, uint64_t now_ns);
-  // Asks Xen again. True when the facts changed.
-  bool CheckFacts();
+  // Asks Xen again when a domain came or went, or `due` says it is time to anyway. True when the facts changed.
+  bool CheckFacts(bool due);
 
   // Said once each: (is a warning, text).
   std::vector<std::pair<bool, std::string>> TakeNotes() { return std::exchange(notes_, {}); }

@@ -33,7 +33,7 @@ bool HypervisorFacts::operator==(const HypervisorFacts& other) const {
   return version == other.version && changeset == other.changeset && build_id == other.build_id &&
          command_line == other.command_line && capabilities == other.capabilities &&
          compiler == other.compiler && dom0_vcpu_pinned_cpus == other.dom0_vcpu_pinned_cpus &&
-         unavailable_reason == other.unavailable_reason;
+         unavailable_reason == other.unavailable_reason && domains == other.domains;
 }
 
 HypervisorFacts CollectFacts(const XenHost& host, Hypervisor* hypervisor, const std::string& open_problem) {
@@ -71,6 +71,13 @@ HypervisorFacts CollectFacts(const XenHost& host, Hypervisor* hypervisor, const 
     }
   } else {
     AddReason(&reasons, affinity.status().message());
+  }
+  if (auto domains = hypervisor->Domains(); domains.ok()) {
+    for (const DomainInfo& domain : *domains) {
+      if (!domain.dying) facts.domains.push_back({domain.domid, domain.uuid, domain.name, domain.vcpus});
+    }
+  } else {
+    AddReason(&reasons, domains.status().message());
   }
   facts.unavailable_reason = reasons;
   return facts;

@@ -2,6 +2,7 @@
 #ifndef XENPROF_XEN_FACTS_H_
 #define XENPROF_XEN_FACTS_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,14 @@ struct HypervisorFacts {
   std::vector<CpuTopology> topology;
   std::vector<uint32_t> dom0_vcpu_pinned_cpus;  // CPU + 1, 0: not pinned to exactly one
   std::string unavailable_reason;
+  struct Domain {
+    uint32_t domid = 0;
+    std::array<uint8_t, 16> uuid{};
+    std::string name;
+    uint32_t vcpus = 0;
+    bool operator==(const Domain& other) const = default;
+  };
+  std::vector<Domain> domains;  // ascending domid
 
   bool operator==(const HypervisorFacts& other) const;
 };

@@ -25,6 +25,13 @@ inline proto::HypervisorFacts ToProto(const HypervisorFacts& facts) {
   }
   for (uint32_t pinned : facts.dom0_vcpu_pinned_cpus) out.add_dom0_vcpu_pinned_cpus(pinned);
   out.set_unavailable_reason(facts.unavailable_reason);
+  for (const HypervisorFacts::Domain& domain : facts.domains) {
+    proto::HypervisorFacts::Guest* added = out.add_domains();
+    added->set_domid(domain.domid);
+    added->set_uuid(domain.uuid.data(), domain.uuid.size());
+    added->set_name(domain.name);
+    added->set_vcpus(domain.vcpus);
+  }
   return out;
 }
 

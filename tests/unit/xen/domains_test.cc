@@ -135,6 +135,30 @@ TEST(Facts, FromXen) {
   EXPECT_FALSE(facts == CollectFacts(SysfsHost(), &xen));
 }
 
+TEST(Facts, DomainsThatExistAreAmongThem) {
+  FakeHypervisor xen;
+  DomainInfo guest;
+  guest.domid = 7;
+  guest.uuid.fill(0xab);
+  guest.name = "guest1";
+  guest.vcpus = 2;
+  DomainInfo dying = guest;
+  dying.domid = 8;
+  dying.dying = true;
+  xen.domains = {guest, dying};
+  const HypervisorFacts facts = CollectFacts(SysfsHost(), &xen);
+  ASSERT_EQ(facts.domains.size(), 1u);
+  EXPECT_EQ(facts.domains[0].name, "guest1");
+  const proto::HypervisorFacts told = ToProto(facts);
+  ASSERT_EQ(told.domains_size(), 1);
+  EXPECT_EQ(told.domains(0).domid(), 7u);
+  EXPECT_EQ(told.domains(0).uuid(), std::string(16, '\xab'));
+  EXPECT_EQ(told.domains(0).vcpus(), 2u);
+  // The id used again is another domain.
+  xen.domains[0].uuid.fill(0xcd);
+  EXPECT_FALSE(facts == CollectFacts(SysfsHost(), &xen));
+}
+
 TEST(Facts, MismatchedLibxenctrlCostsOnlyWhatItWouldHaveGiven) {
   FakeHypervisor xen;
   xen.control_error = EACCES;

@@ -61,10 +61,12 @@ absl::Status Collector::Probe(uint32_t cpu) {
   sampling.frequency_hz = options_.frequency_hz;
   sampling.max_stack = options_.max_stack;
   sampling.event = options_.event == "auto" ? std::string(perf::kCycles) : options_.event;
+  sampling.interrupted_ip = options_.timer_on_xen && sampling.event == perf::kCpuClock;
   absl::StatusOr<perf::SamplingPlan> plan = perf::SamplingPlan::Probe(sampling, cpu);
   if (!plan.ok() && options_.event == "auto" && !absl::IsPermissionDenied(plan.status())) {
     notes_.push_back(absl::StrCat("sampling by cpu-clock: ", plan.status().message()));
     sampling.event = std::string(perf::kCpuClock);
+    sampling.interrupted_ip = options_.timer_on_xen;
     plan = perf::SamplingPlan::Probe(sampling, cpu);
   }
   if (!plan.ok()) return plan.status();

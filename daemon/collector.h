@@ -25,6 +25,7 @@ struct CollectorOptions {
   uint32_t max_stack = 127;
   uint64_t ring_bytes = 0;  // 0: by frequency and depth
   int reader_nice = 0;
+  bool timer_on_xen = false;  // cpu-clock samples need the interrupted address beside their own
   merge::MergeOptions merge;
   std::string online_file = "/sys/devices/system/cpu/online";
 };
@@ -35,6 +36,8 @@ class Collector {
   Collector(const CollectorOptions& options, merge::Assembler* assembler, EventFd* recorder);
   ~Collector();
 
+  // Before Open(): this kernel runs on Xen.
+  void SetOnXen(bool on_xen) { options_.timer_on_xen = on_xen; }
   // Opens and starts the event on every online CPU. A CPU that refuses is noted (see `problem`); an error
   // only when none gives in.
   absl::Status Open();

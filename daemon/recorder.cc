@@ -73,6 +73,7 @@ Recorder::~Recorder() { Stop(); }
 
 absl::Status Recorder::Open() {
   if (!wake_.valid()) return absl::ResourceExhaustedError("no descriptor left for the recorder");
+  collector_.SetOnXen(xen_->on_xen());
   collector_.SetMergeOptions(xen_->merge_options());
   absl::Status opened = collector_.Open();
   if (!opened.ok()) return opened;

@@ -59,6 +59,14 @@ void XenSession::EventsOpened(const std::string& event, const std::string& probl
   inputs.pmu_event_problem = problem;
   confirmer_ = std::make_unique<xen::ModeConfirmer>(xen::DecideMode(inputs));
   told_.clear();
+  // perf_guest_state() of a PV dom0 reads the page that only a PMU interrupt fills.
+  if (host_.on_xen && event == perf::kCpuClock && outcome_.usable) {
+    notes_.emplace_back(
+        true,
+        "Xen's vPMU is on but gives no samples: dom0's kernel then takes a timer's samples for a "
+        "guest's and walks no stack, so they name the function that ran and not its callers. "
+        "Without vpmu= on Xen's command line they would have callers.");
+  }
 }
 
 void XenSession::Restore() {

@@ -65,8 +65,9 @@ struct MergeOptions {
   bool dom0_counted_only = false;
   // The event is a timer of a kernel that runs on Xen. If the PMU sampled a guest on that CPU before, the
   // guest's mode and address are still in the page shared with Xen, and the kernel (perf_guest_state) takes
-  // them for every later sample of the timer: such a sample's address is unknown, the markers of its chain
-  // tell the mode.
+  // them for every later sample of the timer, as it does on a dom0 with a vPMU page and no PMU from the
+  // start: such a sample has no callers, its address is the register's (perf::Sample::interrupted_ip);
+  // without that the markers of its chain tell the mode.
   bool software_clock_on_xen = false;
   // A PV dom0 under a PMU interrupt has no frame pointer to walk user code with.
   bool pv_dom0 = false;

@@ -81,6 +81,15 @@ void MergeStack(const perf::Sample& sample, const MergeOptions& options, MergedS
 
   if (guest_mode && options.software_clock_on_xen) {
     stack->hypervisor_frames = stack->kernel_frames = stack->user_frames = 0;
+    if (sample.interrupted_ip != 0) {
+      // The kernel walks no stack then: it takes the sample for a guest's.
+      Parts parts(stack);
+      const bool user = IsUserAddress(sample.interrupted_ip);
+      user ? parts.User(sample.interrupted_ip) : parts.Kernel(sample.interrupted_ip);
+      stack->origin = user ? Origin::kDom0User : Origin::kDom0Kernel;
+      if (user) stack->flags |= kStackNoUserCallers;
+      return;
+    }
     stack->flags |= kStackGuessedOrigin;
     stack->origin = Origin::kUnknown;
     for (uint64_t entry : sample.chain) {

@@ -52,6 +52,14 @@ constexpr Droppable kDroppable[] = {
     {"ksymbol", [](perf_event_attr* a) { a->ksymbol = 0; }},                                          // 5.0
 };
 
+// PERF_REG_X86_IP of arch/x86/include/uapi/asm/perf_regs.h, as a mask; 0: not a processor we know the
+// registers of.
+#if defined(__x86_64__)
+constexpr uint64_t kInterruptedIpRegister = 1 << 8;
+#else
+constexpr uint64_t kInterruptedIpRegister = 0;
+#endif
+
 int QuietPrint(libperf_print_level, const char*, va_list) { return 0; }
 
 void InitLibperf() {
@@ -139,6 +147,10 @@ absl::StatusOr<PaddedAttr> MakeAttr(const SamplingOptions& options) {
   attr.freq = 1;
   attr.sample_freq = options.frequency_hz;
   attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+  if (options.interrupted_ip && kInterruptedIpRegister != 0) {
+    attr.sample_type |= PERF_SAMPLE_REGS_INTR;
+    attr.sample_regs_intr = kInterruptedIpRegister;
+  }
   attr.sample_max_stack = static_cast<uint16_t>(options.max_stack);
   attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING | PERF_FORMAT_LOST;
   attr.disabled = 1;
@@ -258,6 +270,10 @@ absl::StatusOr<SamplingPlan> SamplingPlan::Probe(const SamplingOptions& options,
 RecordLayout SamplingPlan::layout() const {
   RecordLayout layout;
   layout.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+  if (options_.interrupted_ip && kInterruptedIpRegister != 0) {
+    layout.sample_type |= PERF_SAMPLE_REGS_INTR;
+    layout.sample_regs_intr = kInterruptedIpRegister;
+  }
   layout.sample_id_all = true;
   return layout;
 }

@@ -26,6 +26,9 @@ struct SamplingOptions {
   std::string event = std::string(kCpuClock);
   uint32_t frequency_hz = 97;
   uint32_t max_stack = 127;  // frames; lowered to sysctl kernel.perf_event_max_stack where that is less
+  // With each sample the register that held the address interrupted (PERF_SAMPLE_REGS_INTR), on x86-64. For a
+  // timer on a PV dom0, where the sample's own address may be a guest's of long ago.
+  bool interrupted_ip = false;
 };
 
 // What the running kernel takes of what we ask for.

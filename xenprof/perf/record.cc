@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 
 namespace xenprof::perf {
@@ -19,6 +20,13 @@ constexpr uint64_t kSampleCpu = 1 << 7;
 constexpr uint64_t kSamplePeriod = 1 << 8;
 constexpr uint64_t kSampleStreamId = 1 << 9;
 constexpr uint64_t kSampleIdentifier = 1 << 16;
+constexpr uint64_t kSampleRegsIntr = 1 << 18;
+// What lies between the chain and those registers: raw data, branches, user registers and stack, weight, data
+// source, transaction, weight structure.
+constexpr uint64_t kSampleBetween = 0x3f << 10 | 1 << 17 | 1 << 24;
+
+// PERF_REG_X86_IP of arch/x86/include/uapi/asm/perf_regs.h.
+constexpr int kRegisterIp = 8;
 
 // enum perf_event_read_format.
 constexpr uint64_t kFormatTotalTimeEnabled = 1 << 0;
@@ -192,7 +200,7 @@ absl::Status DecodeSample(absl::Span<const uint8_t> record, const RecordLayout& 
   uint64_t skipped;
   uint32_t reserved;
   // Every field is set, so that a caller may use one Sample again and again.
-  sample->ip = sample->time_ns = sample->period = sample->id = 0;
+  sample->ip = sample->time_ns = sample->period = sample->id = sample->interrupted_ip = 0;
   sample->pid = sample->tid = 0;
   sample->cpu = ~0u;
   sample->mode = static_cast<CpuMode>(header.misc & kMiscCpuModeMask);
@@ -219,8 +227,18 @@ absl::Status DecodeSample(absl::Span<const uint8_t> record, const RecordLayout& 
     }
     // Records are 8-byte aligned and every field before the chain is a multiple of 8.
     sample->chain = absl::MakeConstSpan(reinterpret_cast<const uint64_t*>(fields.here()), count);
+    fields.Skip(8 * count);
   }
-  // What follows (raw data, branches, registers, stack copies) is not used.
+  if ((type & kSampleRegsIntr) && (type & kSampleBetween) == 0 &&
+      (layout.sample_regs_intr >> kRegisterIp & 1) != 0) {
+    uint64_t abi;  // enum perf_sample_regs_abi; 0: no registers follow
+    if (!fields.U64(&abi)) return TooShort(header, "the registers");
+    const uint64_t before = layout.sample_regs_intr & ((uint64_t{1} << kRegisterIp) - 1);
+    if (abi != 0 && !(fields.Skip(8 * absl::popcount(before)) && fields.U64(&sample->interrupted_ip))) {
+      return TooShort(header, "the registers");
+    }
+  }
+  // What else follows (raw data, branches, other registers, stack copies) is not used.
   return absl::OkStatus();
 }
 

@@ -60,6 +60,9 @@ struct Sample {
   uint32_t tid = 0;
   uint32_t cpu = 0;  // ~0 when the record does not say
   CpuMode mode = CpuMode::kUnknown;
+  // The instruction pointer among the registers interrupted (PERF_SAMPLE_REGS_INTR, x86-64), 0 when the
+  // record has none. Only looked for where nothing of variable size lies between chain and registers.
+  uint64_t interrupted_ip = 0;
   absl::Span<const uint64_t> chain;
 };
 

@@ -154,6 +154,35 @@ TEST(MergeStack, AGuestLeftOverFromThePmuIsNotBelievedOfATimer) {
             (Shape{{}, {kKernel, kKernelCaller}, {}, Origin::kDom0Kernel, 0}));
 }
 
+// The same with the interrupted address beside the sample's own: it is dom0's, by which half it lies in.
+TEST(MergeStack, TheInterruptedAddressStandsForATimersStaleGuest) {
+  MergeOptions options = Patched();
+  options.software_clock_on_xen = true;
+  const std::vector<uint64_t> chain = {K, U};
+  perf::Sample sample;
+  sample.mode = CpuMode::kGuestKernel;
+  sample.chain = chain;
+  MergedStack stack;
+  sample.interrupted_ip = kKernel;
+  MergeStack(sample, options, &stack);
+  EXPECT_EQ(stack.origin, Origin::kDom0Kernel);
+  EXPECT_EQ(stack.flags, kStackComplete);
+  ASSERT_EQ(stack.kernel_frames, 1);
+  EXPECT_EQ(stack.size(), 1);
+  EXPECT_EQ(stack.addresses[0], kKernel);
+  sample.interrupted_ip = kUser;
+  MergeStack(sample, options, &stack);
+  EXPECT_EQ(stack.origin, Origin::kDom0User);
+  EXPECT_EQ(stack.flags, kStackNoUserCallers);
+  ASSERT_EQ(stack.user_frames, 1);
+  EXPECT_EQ(stack.size(), 1);
+  EXPECT_EQ(stack.addresses[0], kUser);
+  // Under the PMU a guest is a guest.
+  options.software_clock_on_xen = false;
+  MergeStack(sample, options, &stack);
+  EXPECT_EQ(stack.origin, Origin::kGuestKernel);
+}
+
 TEST(MergeStack, GuestFramesOfTheKvmSeries) {
   EXPECT_EQ(Merge(CpuMode::kGuestKernel, kKernel,
                   {perf::kContextGuestKernel, kKernel, kKernelCaller, U, kUser}, Patched()),

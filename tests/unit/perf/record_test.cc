@@ -131,6 +131,45 @@ TEST(DecodeSampleTest, StackCopiesAreSteppedOver) {
   EXPECT_EQ(s.chain.size(), f.chain.size());
 }
 
+// Registers at the interrupt: the ip is found behind those of lower numbers in the mask.
+TEST(DecodeSampleTest, InterruptedAddress) {
+  const uint64_t type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_INTR;
+  SampleFields f;
+  for (const uint64_t lower : {uint64_t{0}, uint64_t{1} << 3, uint64_t{0xff}}) {
+    RecordBuilder b(PERF_RECORD_SAMPLE, 4);
+    b.U64(f.ip).U64(2).U64(kContextKernel).U64(kContextUser).U64(PERF_SAMPLE_REGS_ABI_64);
+    for (uint64_t bits = lower; bits != 0; bits &= bits - 1) b.U64(0xbad);
+    b.U64(0xffffffff81777777).U64(0xbad);  // ip, flags
+    RecordLayout layout;
+    layout.sample_type = type;
+    layout.sample_regs_intr = lower | uint64_t{1} << 8 | uint64_t{1} << 9;
+    const std::vector<uint8_t> record = b.Done();
+    Sample s;
+    ASSERT_TRUE(DecodeSample(record, layout, &s).ok());
+    EXPECT_EQ(s.interrupted_ip, 0xffffffff81777777);
+    EXPECT_EQ(s.chain.size(), 2u);
+    // Cut within the registers.
+    for (size_t left = record.size() - 16; left >= record.size() - 24; left -= 8) {
+      std::vector<uint8_t> cut(record.begin(), record.begin() + left);
+      const uint16_t size = static_cast<uint16_t>(left);
+      std::memcpy(cut.data() + 6, &size, sizeof size);
+      EXPECT_FALSE(DecodeSample(cut, layout, &s).ok()) << left;
+    }
+    // A mask without the ip, and an abi of 0: no registers follow.
+    layout.sample_regs_intr = lower | uint64_t{1} << 9;
+    ASSERT_TRUE(DecodeSample(record, layout, &s).ok());
+    EXPECT_EQ(s.interrupted_ip, 0u);
+  }
+  RecordBuilder none(PERF_RECORD_SAMPLE, 4);
+  none.U64(f.ip).U64(0).U64(PERF_SAMPLE_REGS_ABI_NONE);
+  RecordLayout layout;
+  layout.sample_type = type;
+  layout.sample_regs_intr = uint64_t{1} << 8;
+  Sample s;
+  ASSERT_TRUE(DecodeSample(none.Done(), layout, &s).ok());
+  EXPECT_EQ(s.interrupted_ip, 0u);
+}
+
 TEST(DecodeSampleTest, NothingOfAnEarlierSampleIsKept) {
   SampleFields f;
   Sample s;

@@ -3,15 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <lzma.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -555,6 +558,78 @@ TEST_F(ImportTest, CutRecordings) {
   }
   EXPECT_EQ(last, 2586u);
   unlink(cut_path.c_str());
+}
+
+// Whatever is wrong with a recording: an error, or a chunk that is good and holds as many samples as were
+// told.
+TEST_F(ImportTest, DamagedRecordings) {
+  const std::string whole = Unpacked("hv.data.xz");
+  const std::string path = absl::StrCat(::testing::TempDir(), "/import-test-damaged-", getpid(), ".data");
+  std::mt19937_64 random(4);
+  int imported = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::string bytes = whole;
+    const size_t end = round % 3 == 0 ? 424 : bytes.size();
+    for (int flips = 1 + static_cast<int>(random() % 40); flips > 0; --flips) {
+      bytes[random() % end] ^= static_cast<char>(1 << random() % 8);
+    }
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    const auto result = client::ImportPerfData(Options(path));
+    if (!result.ok()) {
+      EXPECT_FALSE(result.status().message().empty());
+      EXPECT_NE(access(absl::StrCat(output_, ".partial").c_str(), F_OK), 0);
+      continue;
+    }
+    ++imported;
+    const auto report = chunk::Verify(output_);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->sealed);
+    EXPECT_TRUE(report->problems.empty()) << round << ": " << report->problems[0].reason;
+    EXPECT_EQ(report->samples, result->samples);
+  }
+  EXPECT_GT(imported, 20);
+  unlink(path.c_str());
+}
+
+struct Ran {
+  int status = -1;
+  std::string output;  // of both kinds
+};
+
+Ran RunXenprofctl(const std::string& arguments) {
+  Ran ran;
+  FILE* pipe = popen(absl::StrCat(XENPROFCTL " ", arguments, " 2>&1").c_str(), "r");
+  char buffer[4096];
+  size_t got;
+  while ((got = fread(buffer, 1, sizeof buffer, pipe)) > 0) ran.output.append(buffer, got);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) ran.status = WEXITSTATUS(status);
+  return ran;
+}
+
+TEST_F(ImportTest, TheCommand) {
+  const std::string symbols =
+      absl::StrCat(" --kallsyms ", DataPath("kallsyms.xz"), " --xen-symbols ", DataPath("xensyms.xz"));
+  Ran ran = RunXenprofctl(absl::StrCat("import ", DataPath("hv.data.xz"), symbols, " -o ", output_));
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_THAT(ran.output, HasSubstr("2,586 samples of cycles"));
+  EXPECT_THAT(ran.output, HasSubstr("mode: xen stacks"));
+  EXPECT_THAT(ran.output, HasSubstr("648  dom0_user"));
+  EXPECT_EQ(ReadChunk().samples.size(), 2586u);
+
+  // Again, over the chunk that is there, through a pipe, for a script.
+  ran = RunXenprofctl(absl::StrCat("import - --json -o ", output_, " < ", DataPath("swclock.data.xz")));
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_THAT(ran.output, HasSubstr("\"samples\": 1005"));
+  EXPECT_THAT(ran.output, HasSubstr("\"mode\": \"dom0 only\""));
+  EXPECT_EQ(ReadChunk().header.source_name(), "standard input");
+
+  EXPECT_EQ(RunXenprofctl("import").status, 2);
+  EXPECT_EQ(RunXenprofctl(absl::StrCat("import ", DataPath("hv.data.xz"))).status, 2);
+  EXPECT_EQ(RunXenprofctl(absl::StrCat("import ", DataPath("hv.data.xz"), " -o -")).status, 2);
+  ran = RunXenprofctl(absl::StrCat("import /nowhere/perf.data -o ", output_));
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_THAT(ran.output, HasSubstr("xenprofctl: /nowhere/perf.data: No such file or directory"));
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ def _(carried):
     origins = chunk.origins()
     need(origins['dom0_user'] and origins['dom0_kernel'], f'origins are {dict(origins)}')
     need(set(origins) <= {'dom0_user', 'dom0_kernel', 'unknown'}, f'a software clock cannot see {dict(origins)}')
+    # This kernel takes the timer's samples for a guest's; their addresses are dom0's all the same.
+    named = sum(bool(chunk.name(chunk.stacks[sample.stack].frames[0], True)) for sample in chunk.samples
+                if chunk.stacks[sample.stack].origin == 'dom0_kernel' and chunk.stacks[sample.stack].frames)
+    need(named >= 0.9 * origins['dom0_kernel'], f'{named} of {origins["dom0_kernel"]} kernel samples have a name')
+    need('vpmu=' in carried.text('status.out'), 'status does not say why there are no callers')
     carried.xenprofctl('verify', carried.path('ten.xenprof'))
 
 

@@ -192,7 +192,7 @@ TEST(ChunkReader, SalvageKeepsCountsWhenADictionaryIsLost) {
 TEST(ChunkReader, GarbageInBetweenIsSkipped) {
   const Small& small = TheSmall();
   std::string garbage;
-  for (int i = 0; i < 400000; ++i) garbage.push_back(static_cast<char>(i * i * 31 + i / 7));
+  for (uint32_t i = 0; i < 400000; ++i) garbage.push_back(static_cast<char>(i * i * 31 + i / 7));
   std::string bytes = small.bytes;
   bytes.insert(small.offsets[2], garbage);
   EXPECT_FALSE(ReadStrictly(bytes).ok());

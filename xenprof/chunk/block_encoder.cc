@@ -147,8 +147,11 @@ absl::Status BlockEncoder::Encode(const merge::Window& window, const Piece& piec
   proto::Dictionary* dictionary = block()->mutable_dictionary();
   dictionary->set_first_domain(static_cast<uint32_t>(domains_written));
   if (domains != nullptr) {
-    for (size_t i = domains_written; i < domains->domains.size(); ++i)
-      *dictionary->add_domains() = domains->domains[i];
+    for (size_t i = domains_written; i < domains->domains.size(); ++i) {
+      proto::Domain* out = dictionary->add_domains();
+      *out = domains->domains[i];
+      out->set_name(ToUtf8(out->name()));
+    }
     if (domains->of_sample.size() != window.cpus.size())
       return absl::InvalidArgumentError("domains of other CPUs");
     for (const std::vector<uint32_t>& ids : domains->of_sample) {

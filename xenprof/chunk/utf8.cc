@@ -59,6 +59,7 @@ void MakeUtf8(proto::HypervisorFacts* facts) {
         facts->mutable_capabilities(), facts->mutable_compiler(), facts->mutable_unavailable_reason()}) {
     Fix(text);
   }
+  for (proto::HypervisorFacts::Guest& guest : *facts->mutable_domains()) Fix(guest.mutable_name());
 }
 
 void MakeUtf8(proto::Header* header) {

@@ -101,6 +101,42 @@ TEST(ChunkWriter, RoundTrip) {
   EXPECT_LT(report->named_frames, report->frames);
 }
 
+// Guests, commands and files are named by others, in any bytes; protobuf reads back UTF-8 only.
+TEST(ChunkWriter, NamesOfAnyBytesCanBeReadBack) {
+  const std::string odd = "odd\xff", made_utf8 = "odd\xef\xbf\xbd";
+  TempFolder folder;
+  Host host;
+  merge::Window window = host.Advance(100000000, 10000000);
+  merge::Tables tables = host.tables();
+  for (merge::Mapping& mapping : tables.mappings) mapping.name = odd;
+  for (merge::Task& task : tables.tasks) task.comm = odd;
+  DomainColumns domains = *host.domains();
+  for (proto::Domain& domain : domains.domains) domain.set_name(odd);
+  proto::Header header = MadeUpHeader();
+  header.mutable_host()->set_hostname(odd);
+  header.add_notes()->set_text(odd);
+  header.mutable_hypervisor()->add_domains()->set_name(odd);
+  auto writer = ChunkWriter::Create(folder / "a.xenprof", header, {.sync = false});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  (*writer)->SetHypervisorFacts(header.hypervisor());
+  header.mutable_mode()->set_reason(odd);
+  (*writer)->SetMode(header.mode());
+  ASSERT_TRUE((*writer)->WriteBlock(window, tables, 0, &domains).ok());
+  MadeUpNames names;
+  ASSERT_TRUE((*writer)->Seal(tables, &names, proto::Trailer::STOPPED).ok());
+  const Contents contents = ReadAll(folder / "a.xenprof");
+  EXPECT_EQ(contents.samples.size(), host.samples().size());
+  EXPECT_EQ(contents.header.host().hostname(), made_utf8);
+  EXPECT_EQ(contents.header.notes(0).text(), made_utf8);
+  EXPECT_EQ(contents.header.hypervisor().domains(0).name(), made_utf8);
+  EXPECT_EQ(contents.decoder->hypervisor().domains(0).name(), made_utf8);
+  EXPECT_EQ(contents.decoder->mode().reason(), made_utf8);
+  EXPECT_EQ(contents.decoder->tables().mappings[3].name, made_utf8);
+  EXPECT_EQ(contents.decoder->tables().tasks[1].comm, made_utf8);
+  EXPECT_EQ(contents.decoder->domains()[1].name(), made_utf8);
+  EXPECT_THAT(std::string(contents.decoder->FunctionsOf(3)[0].name), HasSubstr(made_utf8));
+}
+
 TEST(ChunkWriter, TrailerCountsWhatWasWritten) {
   TempFolder folder;
   Host host(3, 2);

@@ -17,6 +17,7 @@
 #include "control.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/busy_cpus.h"
 #include "xenprof/base/framing.h"
 #include "xenprof/chunk/reader.h"
 #include "xenprof/chunk/store.h"
@@ -154,6 +155,7 @@ class DaemonTest : public ::testing::Test {
     return *report;
   }
 
+  BusyCpus busy_;
   std::string folder_, state_, socket_;
   pid_t pid_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "daemon/clock.h"
 #include "gtest/gtest.h"
+#include "tests/busy_cpus.h"
 
 namespace xenprof::daemon {
 namespace {
@@ -65,6 +66,7 @@ class CollectorTest : public ::testing::Test {
     return 0;
   }
 
+  BusyCpus busy_;
   std::string online_;
   EventFd wake_;
   merge::Assembler assembler_;

@@ -1,13 +1,10 @@
 #include "xenprof/perf/events.h"
 
-#include <sched.h>
-
-#include <thread>
-
 #include "absl/time/clock.h"
 #include "daemon/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/busy_cpus.h"
 #include "xenprof/perf/record.h"
 
 namespace xenprof::perf {
@@ -76,28 +73,6 @@ TEST(SamplingPlan, AnOfflineCpuSaysSo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("CPU 60000"));
 }
 
-// Keeps CPU 0 busy while it lives.
-class Load {
- public:
-  Load()
-      : thread_([this] {
-          cpu_set_t cpus;
-          CPU_ZERO(&cpus);
-          CPU_SET(0, &cpus);
-          sched_setaffinity(0, sizeof(cpus), &cpus);
-          while (!stop_) {
-          }
-        }) {}
-  ~Load() {
-    stop_ = true;
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
-
 struct Seen {
   uint64_t samples = 0, lost = 0, bad = 0;
   uint64_t first_ns = ~uint64_t{0}, last_ns = 0;
@@ -128,6 +103,7 @@ TEST(CpuEvent, SamplesAtTheFrequencyAndByTheRightClock) {
   absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, RingBytes(997, 127));
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ((*event)->ring()->Pending(), 0u) << "it is opened disabled";
+  const BusyCpus busy;
   const uint64_t begin_ns = daemon::NowNs();
   ASSERT_TRUE((*event)->Enable().ok());
   absl::SleepFor(absl::Milliseconds(500));
@@ -149,6 +125,7 @@ TEST(CpuEvent, FrequencyChangesWithoutAGap) {
   OPEN_OR_SKIP(plan, Clock(100));
   absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, 1 << 20);
   ASSERT_TRUE(event.ok()) << event.status();
+  const BusyCpus busy;
   ASSERT_TRUE((*event)->Enable().ok());
   ASSERT_TRUE((*event)->SetFrequency(2000).ok());
   absl::SleepFor(absl::Milliseconds(50));
@@ -169,7 +146,7 @@ TEST(CpuEvent, ATinyRingLosesAndCountsIt) {
   OPEN_OR_SKIP(plan, Clock(5000));
   absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, 8192);
   ASSERT_TRUE(event.ok()) << event.status();
-  Load load;
+  const BusyCpus busy;
   ASSERT_TRUE((*event)->Enable().ok());
   absl::SleepFor(absl::Milliseconds(400));
   Seen seen;

@@ -114,6 +114,10 @@ void AddImportCommand(CLI::App& app, CommandContext& context) {
       ->add_option("--symbol-root", options->import.symbol_roots,
                    "Folder with copies of that host's files below their paths there")
       ->take_all();
+  command->add_flag(
+      "--keep-unmapped", options->import.keep_unmapped_callers,
+      "Keep callers at addresses where the program has nothing executable mapped: garbage of broken frame "
+      "pointer chains, shown as one [unknown] otherwise");
   command->add_flag("--json", options->json, "Tell what was imported as JSON");
   command->callback([options, &context] { context.exit_status = Run(*options); });
 }

@@ -150,6 +150,7 @@ void Importer::FindMode() {
 }
 
 void Importer::SetUpAssembler() {
+  assembler_.KeepUnmappedCallers(options_.keep_unmapped_callers);
   assembler_.SetKernelText(scan_.kernel_text);
   for (const ImportScan::Process& process : scan_.processes) {
     assembler_.AddProcess(process.pid, process.tid, process.comm, process.kernel_thread);

@@ -19,7 +19,8 @@ struct ImportOptions {
   std::string kallsyms;                  // a saved /proc/kallsyms
   std::vector<std::string> xen_symbols;  // saved /proc/xen/xensyms or xen-syms files
   std::vector<std::string> symbol_roots;
-  std::string producer;  // for the header
+  bool keep_unmapped_callers = false;  // merge::Assembler::KeepUnmappedCallers
+  std::string producer;                // for the header
 };
 
 struct ImportResult {

@@ -344,7 +344,9 @@ TEST_F(ImportTest, IdleIsToldFromGuests) {
 // sampled address put in front where the kernel left it out, and the user address that the kernel stores
 // twice when Xen interrupted dom0's user mode.
 TEST_F(ImportTest, AddressesAreThoseOfPerfScript) {
-  ASSERT_TRUE(client::ImportPerfData(HvOptions("hv.data.xz")).ok());
+  client::ImportOptions all = HvOptions("hv.data.xz");
+  all.keep_unmapped_callers = true;
+  ASSERT_TRUE(client::ImportPerfData(all).ok());
   const Chunk chunk = ReadChunk();
   const std::vector<RawSample> raw = ParseSamples(Unpacked("hv.data.xz"));
   const std::vector<PrintedSample> printed = ParsePrinted(Unpacked("hv.txt.xz"));
@@ -417,6 +419,38 @@ TEST_F(ImportTest, AddressesAreThoseOfPerfScript) {
             << " context markers (all samples); added: " << leaves_added
             << " sampled addresses that the chain lacked; " << private_frames
             << " user frames outside of files\n";
+}
+
+// What an import leaves out unless told to keep it: of the same stacks, the callers from the first one on at
+// which the process has nothing mapped.
+TEST_F(ImportTest, UnmappedCallersAreOneFrame) {
+  client::ImportOptions all = HvOptions("hv.data.xz");
+  all.keep_unmapped_callers = true;
+  ASSERT_TRUE(client::ImportPerfData(all).ok());
+  const Chunk kept = ReadChunk();
+  ASSERT_TRUE(client::ImportPerfData(HvOptions("hv.data.xz")).ok());
+  const Chunk cut = ReadChunk();
+  ASSERT_EQ(cut.samples.size(), kept.samples.size());
+  uint64_t stacks = 0, frames = 0;
+  for (size_t i = 0; i < cut.samples.size(); ++i) {
+    const std::vector<ChunkFrame>& whole = kept.samples[i].frames;
+    const std::vector<ChunkFrame>& have = cut.samples[i].frames;
+    size_t first = 0;
+    while (first < whole.size() && !(whole[first].mapping == "[unknown]" && first > 0 &&
+                                     whole[first - 1].kind == FrameKind::kDom0User)) {
+      ++first;
+    }
+    ASSERT_EQ(cut.samples[i].origin, kept.samples[i].origin);
+    ASSERT_EQ(have.size(), std::min(whole.size(), first + 1)) << "sample " << i;
+    for (size_t f = 0; f < first; ++f) ASSERT_EQ(have[f].address, whole[f].address);
+    if (first == whole.size()) continue;
+    EXPECT_EQ(have.back().mapping, "[unknown]");
+    EXPECT_EQ(have.back().address, 0u);
+    ++stacks;
+    frames += whole.size() - first;
+  }
+  EXPECT_GT(stacks, 0u);
+  std::cout << stacks << " stacks end where nothing is mapped; " << frames << " such frames\n";
 }
 
 // The guests' samples, which perf script left out: the sampled address and Xen's frames, nothing else.

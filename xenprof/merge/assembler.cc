@@ -132,6 +132,7 @@ class Assembler::Impl {
   Interner interner_;
   std::vector<Incident> incidents_;
   size_t waiting_ = 0;
+  bool keep_unmapped_callers_ = false;
   std::function<void(const Mapping&, uint32_t, uint64_t)> on_new_mapping_;
   std::function<void()> on_kernel_symbols_;
 
@@ -271,8 +272,28 @@ uint32_t Assembler::Impl::Intern(const CpuBatch& batch, const RawStack& raw, con
   const uint64_t* addresses = batch.addresses.data() + raw.first_address;
   const bool guest = raw.origin == Origin::kGuestKernel || raw.origin == Origin::kGuestUser;
   const int kernel_end = raw.hypervisor_frames + raw.kernel_frames;
-  const int count = kernel_end + raw.user_frames;
+  int count = kernel_end + raw.user_frames;
+  const MappedRange* ranges[MergedStack::kMaxFrames];
+  bool cut = false;
+  if (space != nullptr) {
+    for (int i = kernel_end; i < count; ++i) {
+      // The first user frame is where the kernel was entered from, a page's first byte as well as any other;
+      // what follows are return addresses, which may be the first byte behind their mapping.
+      const bool exact = i == kernel_end;
+      const MappedRange* range = space->FindSampled(exact ? addresses[i] : addresses[i] - 1);
+      if (range == nullptr) range = space->FindSampled(exact ? addresses[i] - 1 : addresses[i]);
+      ranges[i] = range;
+      // Where nothing executable is mapped nobody returns to: the program keeps no frame pointers and the
+      // kernel went on through its data. This address and what follows are no callers.
+      cut = range == nullptr && !exact && !space->ranges.empty() && !keep_unmapped_callers_;
+      if (cut) count = i;
+    }
+  }
   uint32_t node = 0;
+  if (cut) {
+    node = interner_.NodeOf(
+        0, interner_.FrameOf(NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]"), 0));
+  }
   for (int i = count - 1; i >= 0; --i) {
     uint64_t address = addresses[i];
     uint32_t mapping;
@@ -284,18 +305,11 @@ uint32_t Assembler::Impl::Intern(const CpuBatch& batch, const RawStack& raw, con
                     : NamedMapping(&guest_user_mapping_, FrameKind::kGuestUser, "[guest user]");
     } else if (i < kernel_end) {
       mapping = KernelMapping(address);
+    } else if (ranges[i] == nullptr) {
+      mapping = NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]");
     } else {
-      // The first user frame is where the kernel was entered from, a page's first byte as well as any other;
-      // what follows are return addresses, which may be the first byte behind their mapping.
-      const bool exact = i == kernel_end;
-      const MappedRange* range = space->FindSampled(exact ? address : address - 1);
-      if (range == nullptr) range = space->FindSampled(exact ? address - 1 : address);
-      if (range == nullptr) {
-        mapping = NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]");
-      } else {
-        mapping = MappingOf(*range->file, *range, raw.pid);
-        if (range->file->is_file) address = address - range->start + range->file_offset;
-      }
+      mapping = MappingOf(*ranges[i]->file, *ranges[i], raw.pid);
+      if (ranges[i]->file->is_file) address = address - ranges[i]->start + ranges[i]->file_offset;
     }
     node = interner_.NodeOf(node, interner_.FrameOf(mapping, address));
   }
@@ -496,6 +510,7 @@ void Assembler::AddProcess(uint32_t pid, uint32_t tid, absl::string_view comm, b
   impl_->processes_.AddThread(pid, tid, comm, kernel_thread);
 }
 void Assembler::AddMapping(const perf::SidebandEvent& mmap) { impl_->processes_.Apply(mmap); }
+void Assembler::KeepUnmappedCallers(bool keep) { impl_->keep_unmapped_callers_ = keep; }
 void Assembler::OnNewMapping(std::function<void(const Mapping&, uint32_t, uint64_t)> callback) {
   impl_->on_new_mapping_ = std::move(callback);
 }

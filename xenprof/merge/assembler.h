@@ -35,6 +35,11 @@ class Assembler {
   void AddProcess(uint32_t pid, uint32_t tid, absl::string_view comm, bool kernel_thread);
   void AddMapping(const perf::SidebandEvent& mmap);
 
+  // Callers in user code where the process has nothing executable mapped, and what follows them, become one
+  // frame of mapping "[unknown]" with address 0: no program returns there. True keeps them as they were
+  // sampled.
+  void KeepUnmappedCallers(bool keep);
+
   // Called when a user mapping is used by a sample for the first time in this chunk, with a pid that has it.
   void OnNewMapping(std::function<void(const Mapping&, uint32_t pid, uint64_t start)> callback);
   // Called on a KSYMBOL record or when the kernel's text changed otherwise.

@@ -3,9 +3,10 @@
 #define XENPROF_MERGE_INTERNER_H_
 
 #include <cstdint>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "xenprof/merge/hash.h"
+#include "xenprof/merge/id_table.h"
 #include "xenprof/merge/window.h"
 
 namespace xenprof::merge {
@@ -24,43 +25,41 @@ class Interner {
   uint32_t NodeOf(uint32_t parent, uint32_t frame);
   uint32_t StackOf(uint32_t leaf, Origin origin, uint8_t flags);
 
-  // A stack seen before in the same address space (0: it has no user frames); false: not yet.
-  bool Recall(Hash128 hash, uint64_t space, uint32_t* stack) const;
+  // A stack seen lately in the same address space (0: it has no user frames); false: not, or forgotten.
+  bool Recall(Hash128 hash, uint64_t space, uint32_t* stack) const {
+    const Memo* set = &memo_[MemoSet(hash, space)];
+    for (size_t way = 0; way < kWays; ++way) {
+      const Memo& memo = set[way];
+      if (memo.hash == hash && memo.space == space && memo.stack != kNoStack) {
+        *stack = memo.stack;
+        return true;
+      }
+    }
+    return false;
+  }
   void Remember(Hash128 hash, uint64_t space, uint32_t stack);
 
   size_t memory_bytes() const;
 
  private:
-  struct MemoKey {
+  // Stacks as they were sampled to stacks of the chunk. A cache: of the sampled ones there may be any number,
+  // since what is cut from a broken chain differs every time. It grows with the stacks of the chunk.
+  static constexpr uint32_t kNoStack = ~uint32_t{0};
+  static constexpr size_t kWays = 2;
+  static constexpr size_t kSmallestMemo = 1 << 11;
+  struct Memo {
     Hash128 hash;
     uint64_t space;
-    friend bool operator==(const MemoKey&, const MemoKey&) = default;
+    uint32_t stack;
   };
-  // The key is a hash already.
-  struct MemoHash {
-    size_t operator()(const MemoKey& key) const { return key.hash.low ^ (key.space * 0x9e3779b97f4a7c15); }
-  };
-  struct FrameKey {
-    uint64_t address;
-    uint32_t mapping;
-    friend bool operator==(const FrameKey&, const FrameKey&) = default;
-  };
-  struct FrameHash {
-    size_t operator()(const FrameKey& key) const {
-      return hash_internal::Fold(key.address ^ 0x9e3779b97f4a7c15, key.mapping ^ 0xd6e8feb86659fd93);
-    }
-  };
-  struct PairHash {
-    size_t operator()(uint64_t key) const {
-      return hash_internal::Fold(key ^ 0xa0761d6478bd642f, 0xe7037ed1a0b428db);
-    }
-  };
+  size_t MemoSet(Hash128 hash, uint64_t space) const {
+    return (hash.low ^ space * 0x9e3779b97f4a7c15) & (memo_.size() - 1) & ~(kWays - 1);
+  }
+  void GrowMemo();
 
   Tables tables_;
-  absl::flat_hash_map<FrameKey, uint32_t, FrameHash> frames_;
-  absl::flat_hash_map<uint64_t, uint32_t, PairHash> nodes_;   // parent << 32 | frame
-  absl::flat_hash_map<uint64_t, uint32_t, PairHash> stacks_;  // leaf << 32 | kind
-  absl::flat_hash_map<MemoKey, uint32_t, MemoHash> memo_;
+  IdTable frames_, nodes_, stacks_;
+  std::vector<Memo> memo_;
 };
 
 }  // namespace xenprof::merge

@@ -18,6 +18,8 @@ absl::string_view ModuleName(absl::string_view mapping_name) {
 std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address) {
   if (mapping.kind == FrameKind::kGuestKernel) return "[guest kernel]";
   if (mapping.kind == FrameKind::kGuestUser) return "[guest user]";
+  // What stands for the callers behind a broken chain of frame pointers.
+  if (address == 0 && mapping.name == "[unknown]") return mapping.name;
   return absl::StrCat(ModuleName(mapping.name), "+0x", absl::Hex(address));
 }
 

@@ -148,6 +148,51 @@ TEST_F(AssemblerTest, UntilExecReturnsTheOldProgramIsShown) {
   EXPECT_EQ(Told(columns, 3), "new: [unknown]+1800");
 }
 
+// A program without frame pointers: the kernel goes on through whatever the register points at.
+TEST_F(AssemblerTest, CallersWhereNothingIsMappedAreCut) {
+  assembler_.AddProcess(10, 10, "p", false);
+  assembler_.AddMapping(Mmap(0, 10, 0x1000, 0x1000, 0, "/bin/p"));
+  BatchBuilder zero(0, options_);
+  Sample(zero, 100, 10, 10, CpuMode::kUser, 0x1800, {U, 0x1800, 0x1900, 0x555500001234, 0x1a00});
+  Sample(zero, 101, 10, 10, CpuMode::kUser, 0x1800, {U, 0x1800, 0x1900, 0x7ffe00005678});
+  Sample(zero, 102, 10, 10, CpuMode::kUser, 0x1800, {U, 0x1800, 0x2000, 0x2002});
+  // Where the program was is where it was.
+  Sample(zero, 103, 10, 10, CpuMode::kUser, 0x9000, {U, 0x9000, 0x1900});
+  // Of a process without any mapping nothing is known.
+  Sample(zero, 104, 20, 20, CpuMode::kUser, 0x1800, {U, 0x1800, 0x1900});
+  HandOn(zero, 200);
+  Window window;
+  assembler_.Advance(200, &window);
+  const CpuColumns& columns = Cpu(window, 0);
+  EXPECT_EQ(Told(columns, 0), "p: /bin/p+800 /bin/p+900 [unknown]+0");
+  EXPECT_EQ(columns.stack[0], columns.stack[1]);
+  EXPECT_EQ(Told(columns, 2), "p: /bin/p+800 /bin/p+1000 [unknown]+0")
+      << "a return address may be just behind";
+  EXPECT_EQ(Told(columns, 3), "p: [unknown]+9000 /bin/p+900");
+  EXPECT_EQ(Told(columns, 4), ": [unknown]+1800 [unknown]+1900");
+}
+
+// The cache of sampled stacks forgets; what they were interned as does not.
+TEST_F(AssemblerTest, AnyNumberOfStacksKeepTheirIds) {
+  assembler_.AddProcess(10, 10, "p", false);
+  assembler_.AddMapping(Mmap(0, 10, 0x100000, 0x1000000, 0, "/bin/p"));
+  constexpr uint64_t kStacks = 20000;
+  Window window;
+  for (int round = 0; round < 2; ++round) {
+    BatchBuilder zero(0, options_);
+    for (uint64_t i = 0; i < kStacks; ++i) {
+      const uint64_t time = 1 + static_cast<uint64_t>(round) * kStacks + i;
+      Sample(zero, time, 10, 10, CpuMode::kUser, 0x100000 + i, {U, 0x100000 + i, 0x200000 + i % 7});
+    }
+    HandOn(zero, 1 + (static_cast<uint64_t>(round) + 1) * kStacks);
+    assembler_.Advance(1 + (static_cast<uint64_t>(round) + 1) * kStacks, &window);
+  }
+  const CpuColumns& columns = Cpu(window, 0);
+  ASSERT_EQ(columns.stack.size(), 2 * kStacks);
+  EXPECT_EQ(assembler_.tables().stacks.size(), kStacks);
+  for (uint64_t i = 0; i < kStacks; ++i) ASSERT_EQ(columns.stack[i], columns.stack[i + kStacks]) << i;
+}
+
 TEST_F(AssemblerTest, WhatIsLaterWaits) {
   assembler_.AddProcess(10, 10, "p", false);
   BatchBuilder zero(0, options_);

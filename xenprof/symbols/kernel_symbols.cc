@@ -97,20 +97,17 @@ std::string KernelSymbols::Refusal(const MappingInfo& mapping, std::string* doub
   return "";
 }
 
-std::string KernelSymbols::Search(const MappingInfo& mapping, absl::Span<const uint64_t> missing) {
+std::string KernelSymbols::Load() {
   const std::string path =
       options_.kallsyms_path.empty() ? options_.root + "/proc/kallsyms" : options_.kallsyms_path;
   absl::StatusOr<std::unique_ptr<ByteStream>> stream = StreamOfFile(path, kMaxTableBytes);
   if (!stream.ok()) return absl::StrCat("no kernel symbols: ", stream.status().message());
 
   LineReader reader(stream->get());
-  AddressMatcher matcher(missing);
-  std::vector<std::string> names(missing.size());
+  auto table = std::make_unique<SymbolTable>();
   absl::string_view line;
   SymbolLine symbol;
   uint64_t text_symbols = 0, zero_text_symbols = 0;
-  std::string module;
-  uint32_t group = 0;
   while (reader.Next(&line)) {
     if (!ParseSymbolLine(line, &symbol)) continue;
     if (symbol.address == 0 && symbol.IsText()) {
@@ -121,12 +118,7 @@ std::string KernelSymbols::Search(const MappingInfo& mapping, absl::Span<const u
     if (!IsKernelAddress(symbol.address)) continue;
     if (symbol.IsText()) ++text_symbols;
     if (symbol.name == "_text" || (text_start_ == 0 && symbol.name == "_stext")) text_start_ = symbol.address;
-    if (symbol.module != module) {
-      module = std::string(symbol.module);
-      group = GroupOfModule(module);
-    }
-    const size_t slot = matcher.Add(symbol.address, SymbolLineRank(symbol), group);
-    if (slot != AddressMatcher::kNone) names[slot] = std::string(symbol.name);
+    table->Add(symbol);
   }
   if (!reader.status().ok()) {
     return absl::StrCat("no kernel symbols: ",
@@ -140,6 +132,29 @@ std::string KernelSymbols::Search(const MappingInfo& mapping, absl::Span<const u
     }
     return absl::StrCat("no kernel symbols: ", path, " has no functions");
   }
+  table->Finish();
+  table_ = std::move(table);
+  return "";
+}
+
+std::string KernelSymbols::Search(const MappingInfo& mapping, absl::Span<const uint64_t> missing) {
+  if (table_ == nullptr) {
+    std::string problem = Load();
+    if (!problem.empty()) return problem;
+  }
+  AddressMatcher matcher(missing);
+  std::vector<std::string> names(missing.size());
+  std::string module;
+  uint32_t group = 0;
+  const bool whole = table_->Around(missing, [&](const SymbolLine& symbol) {
+    if (symbol.module != module) {
+      module = std::string(symbol.module);
+      group = GroupOfModule(module);
+    }
+    const size_t slot = matcher.Add(symbol.address, SymbolLineRank(symbol), group);
+    if (slot != AddressMatcher::kNone) names[slot] = std::string(symbol.name);
+  });
+  if (!whole) return "no kernel symbols: no memory for them";
 
   const std::vector<AddressMatcher::Match> matches = matcher.Finish();
   for (size_t i = 0; i < matches.size(); ++i) {

@@ -1,13 +1,15 @@
-// Names of kernel and module functions out of /proc/kallsyms, read as a stream and never kept.
+// Names of kernel and module functions out of /proc/kallsyms, read once and kept small until it changes.
 #ifndef XENPROF_SYMBOLS_KERNEL_SYMBOLS_H_
 #define XENPROF_SYMBOLS_KERNEL_SYMBOLS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "xenprof/symbols/function_cache.h"
+#include "xenprof/symbols/symbol_table.h"
 #include "xenprof/symbols/symbolizer.h"
 
 namespace xenprof::symbols {
@@ -28,17 +30,23 @@ class KernelSymbols {
   Resolved Resolve(const MappingInfo& mapping, absl::Span<const uint64_t> addresses);
 
   // A module or a BPF program came or went.
-  void Changed() { cache_.ForgetGroups(); }
+  void Changed() {
+    cache_.ForgetGroups();
+    table_ = nullptr;
+  }
 
  private:
   // Why the table must not be used for `mapping`, or empty.
   std::string Refusal(const MappingInfo& mapping, std::string* doubt) const;
-  // Reads the table once for `missing` and keeps what it finds. Returns what went wrong, or empty.
+  // Reads the kernel's table into table_. Returns what went wrong, or empty.
+  std::string Load();
+  // Looks for `missing` in the table and keeps what it finds. Returns what went wrong, or empty.
   std::string Search(const MappingInfo& mapping, absl::Span<const uint64_t> missing);
   uint32_t GroupOfModule(absl::string_view module);
 
   KernelSymbolsOptions options_;
   FunctionCache cache_;
+  std::unique_ptr<SymbolTable> table_;       // null: not read, or out of date
   std::vector<std::string> modules_ = {""};  // by group
   uint64_t text_start_ = 0;                  // _text or _stext of the table last read
 };

@@ -1,8 +1,14 @@
 // /proc/kallsyms: a cut-out of a real dom0's table, with module lines added.
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/symbols/test_support.h"
 #include "xenprof/symbols/live_symbolizer.h"
+#include "xenprof/symbols/symbol_table.h"
 
 namespace xenprof::symbols {
 namespace {
@@ -100,6 +106,58 @@ TEST(KernelSymbols, NothingIsReadForWhatIsKnown) {
   EXPECT_EQ(NameAt(resolved, 0xffffffff81000125), "startup_64") << "the kernel itself does not change";
   EXPECT_EQ(NameAt(resolved, 0xffffffffc0000010), "") << "a module may";
   EXPECT_THAT(resolved.problem, HasSubstr("no kernel symbols"));
+}
+
+// A table of many blocks, of which a search opens a few: the same names as when all of it goes by.
+TEST(SymbolTable, HasTheNeighboursOfEveryAddress) {
+  std::mt19937 random(1);
+  const auto below = [&random](uint64_t bound) { return random() % bound; };
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::pair<uint64_t, std::string>> symbols;
+    uint64_t address = 0xffffffff81000000;
+    for (int i = 0; i < 6000; ++i) {
+      // Aliases, and pieces out of order as those of modules are.
+      if (below(10) != 0) address += 1 + below(199);
+      if (below(500) == 0) address = 0xffffffff81000000 + below(2000000);
+      symbols.emplace_back(address, absl::StrCat("a_rather_long_name_of_a_function_", i));
+    }
+    SymbolTable table;
+    for (const auto& [start, name] : symbols) {
+      SymbolLine symbol;
+      symbol.address = start;
+      symbol.type = 't';
+      symbol.name = name;
+      symbol.module = round % 2 == 0 ? "" : "module";
+      table.Add(symbol);
+    }
+    table.Finish();
+    std::vector<uint64_t> addresses;
+    for (int i = 0; i < 1 + 3 * round; ++i) {
+      addresses.push_back(round % 3 == 0 ? symbols[below(6000)].first : 0xffffffff81000000 + below(2400000));
+    }
+    addresses.push_back(0xffffffff80000000);
+    addresses.push_back(0xffffffff8fffffff);
+    std::sort(addresses.begin(), addresses.end());
+    std::vector<std::pair<uint64_t, std::string>> seen;
+    ASSERT_TRUE(table.Around(addresses, [&](const SymbolLine& symbol) {
+      EXPECT_EQ(symbol.module, round % 2 == 0 ? "" : "module");
+      seen.emplace_back(symbol.address, std::string(symbol.name));
+    }));
+    for (uint64_t asked : addresses) {
+      uint64_t before = 0, above = ~uint64_t{0};
+      for (const auto& [start, name] : symbols) {
+        if (start <= asked) before = std::max(before, start);
+        if (start > asked) above = std::min(above, start);
+      }
+      for (const auto& symbol : symbols) {
+        if (symbol.first != before && symbol.first != above) continue;
+        ASSERT_NE(std::find(seen.begin(), seen.end(), symbol), seen.end()) << "round " << round;
+      }
+    }
+    size_t text = 0;
+    for (const auto& [start, name] : symbols) text += name.size() + 20;
+    EXPECT_LT(table.memory_bytes() * 2, text);
+  }
 }
 
 TEST(KernelSymbols, RestrictedAddressesAreNoticed) {

@@ -33,8 +33,8 @@ void KeepMemoryLow() {
   // Readers allocate next to nothing, and one arena per thread would keep each one's peak.
   mallopt(M_ARENA_MAX, 2);
   // Fixed: otherwise freeing one large block makes later large ones stay.
-  mallopt(M_MMAP_THRESHOLD, 256 << 10);
-  mallopt(M_TRIM_THRESHOLD, 256 << 10);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 2 << 20);
 }
 
 UniqueFd BlockSignals() {

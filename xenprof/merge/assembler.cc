@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "xenprof/merge/hash.h"
 #include "xenprof/merge/interner.h"
 #include "xenprof/merge/process_table.h"
 
@@ -15,6 +16,10 @@ namespace {
 
 constexpr size_t kRecycledBatches = 64;
 constexpr size_t kNothingResolved = ~size_t{0};
+// In the place of an address space's id: what follows is remembered from this node on.
+constexpr uint64_t kFromNode = uint64_t{1} << 63;
+// So many samples on, a stack is looked for: what that needs of memory is fetched meanwhile.
+constexpr size_t kAhead = 8;
 
 // Ranges by address, for the kernel's image and modules.
 class TextTable {
@@ -162,6 +167,12 @@ class Assembler::Impl {
     size_t row;
     Waiting* waiting;
     const RawSample* sample;
+    bool operator<(const Deferred& other) const {
+      // Of one time: in the order of CPUs, as they were put in.
+      return time_ns != other.time_ns   ? time_ns < other.time_ns
+             : columns != other.columns ? columns < other.columns
+                                        : row < other.row;
+    }
   };
 
   void Count(const CpuBatch& batch, Incident::Kind kind, uint64_t count, const std::string& text) {
@@ -187,6 +198,7 @@ class Assembler::Impl {
 
   absl::flat_hash_map<uint32_t, Cpu> cpus_;
   std::vector<perf::SidebandEvent> sideband_;
+  std::vector<Deferred> deferred_;  // empty but within Advance, which needs its memory again and again
   std::vector<CpuBatch> recycled_;
   TextTable kernel_;
   TextRange hypervisor_{0, 0, "[xen]", ""};
@@ -289,31 +301,48 @@ uint32_t Assembler::Impl::Intern(const CpuBatch& batch, const RawStack& raw, con
       if (cut) count = i;
     }
   }
+  // Where each frame is first, then the frames: what they need of memory is fetched meanwhile.
+  uint32_t mappings[MergedStack::kMaxFrames];
+  uint64_t places[MergedStack::kMaxFrames];
+  for (int i = kernel_end; i < count; ++i) {
+    places[i] = addresses[i];
+    if (guest) {
+      mappings[i] = NamedMapping(&guest_user_mapping_, FrameKind::kGuestUser, "[guest user]");
+    } else if (ranges[i] == nullptr) {
+      mappings[i] = NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]");
+    } else {
+      mappings[i] = MappingOf(*ranges[i]->file, *ranges[i], raw.pid);
+      if (ranges[i]->file->is_file) places[i] = addresses[i] - ranges[i]->start + ranges[i]->file_offset;
+    }
+    interner_.PrefetchFrame(mappings[i], places[i]);
+  }
   uint32_t node = 0;
   if (cut) {
     node = interner_.NodeOf(
         0, interner_.FrameOf(NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]"), 0));
   }
-  for (int i = count - 1; i >= 0; --i) {
-    uint64_t address = addresses[i];
-    uint32_t mapping;
-    if (i < raw.hypervisor_frames) {
-      mapping = HypervisorMapping();
-    } else if (guest) {
-      mapping = i < kernel_end
-                    ? NamedMapping(&guest_kernel_mapping_, FrameKind::kGuestKernel, "[guest kernel]")
-                    : NamedMapping(&guest_user_mapping_, FrameKind::kGuestUser, "[guest user]");
-    } else if (i < kernel_end) {
-      mapping = KernelMapping(address);
-    } else if (ranges[i] == nullptr) {
-      mapping = NamedMapping(&unknown_mapping_, FrameKind::kDom0User, "[unknown]");
-    } else {
-      mapping = MappingOf(*ranges[i]->file, *ranges[i], raw.pid);
-      if (ranges[i]->file->is_file) address = address - ranges[i]->start + ranges[i]->file_offset;
-    }
-    node = interner_.NodeOf(node, interner_.FrameOf(mapping, address));
+  for (int i = count - 1; i >= kernel_end; --i)
+    node = interner_.NodeOf(node, interner_.FrameOf(mappings[i], places[i]));
+  if (kernel_end == 0) return interner_.StackOf(node, raw.origin, raw.flags);
+
+  // The same way through kernel and Xen from the same place of a program, whichever process runs it.
+  const uint64_t head = static_cast<uint64_t>(raw.hypervisor_frames) << 16 |
+                        static_cast<uint64_t>(raw.flags) << 8 | static_cast<uint64_t>(raw.origin);
+  const Hash128 hash = HashWords(addresses, static_cast<size_t>(kernel_end), head, HashSeed());
+  const uint64_t from = kFromNode | node;
+  uint32_t stack;
+  if (interner_.Recall(hash, from, &stack)) return stack;
+  for (int i = 0; i < kernel_end; ++i) {
+    mappings[i] = i < raw.hypervisor_frames ? HypervisorMapping()
+                  : guest ? NamedMapping(&guest_kernel_mapping_, FrameKind::kGuestKernel, "[guest kernel]")
+                          : KernelMapping(addresses[i]);
+    interner_.PrefetchFrame(mappings[i], addresses[i]);
   }
-  return interner_.StackOf(node, raw.origin, raw.flags);
+  for (int i = kernel_end - 1; i >= 0; --i)
+    node = interner_.NodeOf(node, interner_.FrameOf(mappings[i], addresses[i]));
+  stack = interner_.StackOf(node, raw.origin, raw.flags);
+  interner_.Remember(hash, from, stack);
+  return stack;
 }
 
 uint32_t Assembler::Impl::StackOf(Waiting& waiting, uint32_t index) {
@@ -409,7 +438,6 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
     }
   }
 
-  std::vector<Deferred> deferred;
   auto columns = window->cpus.begin();
   for (uint32_t number : numbers) {
     while (columns->cpu != number) ++columns;
@@ -420,9 +448,13 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
       if (waiting.next == 0) waiting.resolved.resize(waiting.batch.stacks.size());
       while (waiting.next < samples.size() && samples[waiting.next].time_ns < until_ns) {
         const RawSample& sample = samples[waiting.next++];
+        if (waiting.next + kAhead < samples.size()) {
+          const RawStack& soon = waiting.batch.stacks[samples[waiting.next + kAhead].stack];
+          interner_.PrefetchRecall({soon.hash[0], soon.hash[1]});
+        }
         columns->time_ns.push_back(sample.time_ns);
         if (!news.empty() && news.contains(sample.pid)) {
-          deferred.push_back({sample.time_ns, &*columns, columns->stack.size(), &waiting, &sample});
+          deferred_.push_back({sample.time_ns, &*columns, columns->stack.size(), &waiting, &sample});
           columns->stack.push_back(0);
           columns->task.push_back(0);
           continue;
@@ -439,16 +471,16 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
     }
   }
 
-  std::stable_sort(deferred.begin(), deferred.end(),
-                   [](const Deferred& a, const Deferred& b) { return a.time_ns < b.time_ns; });
+  std::sort(deferred_.begin(), deferred_.end());
   auto event = sideband_.begin();
-  for (const Deferred& entry : deferred) {
+  for (const Deferred& entry : deferred_) {
     for (; event != later && event->time_ns <= entry.time_ns; ++event) ApplyEvent(*event, window);
     entry.columns->stack[entry.row] = StackOf(*entry.waiting, entry.sample->stack);
     entry.columns->task[entry.row] = TaskOf(entry.sample->pid, entry.sample->tid, entry.time_ns);
   }
   for (; event != later; ++event) ApplyEvent(*event, window);
   sideband_.erase(sideband_.begin(), later);
+  deferred_.clear();
 
   for (uint32_t number : numbers) {
     Cpu& cpu = cpus_[number];

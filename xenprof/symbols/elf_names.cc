@@ -10,9 +10,12 @@
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/demangle.h"
 #include "xenprof/symbols/elf_plt.h"
+#include "xenprof/symbols/symbol_text.h"
 
 namespace xenprof::symbols {
 namespace {
+
+constexpr size_t kAddressesAtOnce = 1 << 13;
 
 struct Table {
   std::shared_ptr<const ElfFile> file;
@@ -48,6 +51,84 @@ std::vector<bool> CodeSections(const ElfFile& file) {
   return code;
 }
 
+// Names `addresses`, the first of which is number `offset` of those asked for.
+void Match(const ElfFile& program, const std::vector<Table>& tables, absl::Span<const uint64_t> addresses,
+           size_t offset, ElfNames* names, std::vector<std::string>* problems) {
+  const bool exports_only = tables.size() == 1 && tables[0].section->type == SHT_DYNSYM;
+  AddressMatcher matcher(addresses, [&tables](uint64_t ref, uint64_t than) {
+    return NameRank(true, false, true, RawName(tables, ref)) <
+           NameRank(true, false, true, RawName(tables, than));
+  });
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const std::vector<bool> code = CodeSections(*tables[i].file);
+    bool sane = true;
+    const absl::Status status =
+        tables[i].file->ForEachSymbol(*tables[i].section, [&](const ElfFile::Symbol& symbol) {
+          if (!IsCandidate(symbol, code)) return true;
+          ++names->symbols;
+          // With exports alone, what follows one that has no size may be anything. What follows a mark is not
+          // called so.
+          const uint64_t ref = uint64_t{i} << 32 | symbol.name;
+          if (symbol.size == 0 &&
+              (exports_only ||
+               (symbol.type == STT_NOTYPE && symbol.binding != STB_LOCAL && IsMark(RawName(tables, ref))))) {
+            matcher.Add(symbol.value, AddressMatcher::kBoundary, 0);
+            return true;
+          }
+          const bool is_function = symbol.type != STT_NOTYPE;
+          const uint32_t rank =
+              NameRank(is_function, symbol.binding == STB_WEAK, symbol.binding != STB_LOCAL, "");
+          sane = matcher.AddSized(symbol.value, symbol.size, rank, ref);
+          return sane;
+        });
+    if (!status.ok()) problems->push_back(std::string(status.message()));
+    if (!sane)
+      problems->push_back(absl::StrCat(tables[i].file->name(), ": symbols overlap beyond reason, given up"));
+  }
+
+  const auto name_it = [&](size_t i, FunctionCache::Found found) {
+    std::vector<FunctionCache::Found>& functions = names->functions;
+    if (functions.empty() || functions.back().start != found.start || functions.back().end != found.end ||
+        functions.back().name != found.name) {
+      functions.push_back(std::move(found));
+    }
+    names->function_of[offset + i] = static_cast<uint32_t>(functions.size() - 1);
+  };
+  const std::vector<AddressMatcher::Match> matches = matcher.Finish();
+  std::vector<uint64_t> in_stubs;
+  std::vector<size_t> in_stubs_index;
+  std::string last_name;
+  uint64_t last_ref = ~uint64_t{0};
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const AddressMatcher::Match& match = matches[i];
+    const ElfFile::Section* section = program.SectionAt(addresses[i]);
+    if (section != nullptr && absl::StartsWith(section->name, ".plt")) {
+      in_stubs.push_back(addresses[i]);
+      in_stubs_index.push_back(i);
+      continue;
+    }
+    if (!match.found) continue;
+    uint64_t end = match.end;
+    if (match.slot != AddressMatcher::kNone || end == 0) {
+      // No size: it ends with its section at the latest.
+      if (section == nullptr || match.start < section->address) continue;
+      const uint64_t section_end = section->address + section->size;
+      if (end == 0 || end > section_end) end = section_end;
+    }
+    if (end <= addresses[i] || match.start > addresses[i]) continue;
+    if (match.ref != last_ref) {
+      last_ref = match.ref;
+      last_name = Demangle(RawName(tables, match.ref));
+    }
+    if (last_name.empty()) continue;
+    name_it(i, {.start = match.start, .end = end, .name = last_name});
+  }
+  const std::vector<FunctionCache::Found> stubs = FindPltStubs(program, in_stubs);
+  for (size_t i = 0; i < stubs.size(); ++i) {
+    if (stubs[i].end != 0) name_it(in_stubs_index[i], stubs[i]);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ElfFile>> OpenMiniDebugInfo(const ElfFile& program, uint64_t max_bytes) {
@@ -68,7 +149,7 @@ ElfNames FindElfNames(const std::shared_ptr<const ElfFile>& program,
                       const std::shared_ptr<const ElfFile>& debug, absl::Span<const uint64_t> addresses,
                       uint64_t max_decompressed_bytes) {
   ElfNames names;
-  names.found.resize(addresses.size());
+  names.function_of.assign(addresses.size(), ElfNames::kNone);
   std::vector<std::string> problems;
 
   std::vector<Table> tables;
@@ -98,66 +179,14 @@ ElfNames FindElfNames(const std::shared_ptr<const ElfFile>& program,
   }
   names.tables = absl::StrJoin(used, " and ");
 
-  const bool exports_only = tables.size() == 1 && tables[0].section->type == SHT_DYNSYM;
-  AddressMatcher matcher(addresses, [&tables](uint64_t ref, uint64_t than) {
-    return NameRank(true, false, true, RawName(tables, ref)) <
-           NameRank(true, false, true, RawName(tables, than));
-  });
-  for (size_t i = 0; i < tables.size(); ++i) {
-    const std::vector<bool> code = CodeSections(*tables[i].file);
-    bool sane = true;
-    const absl::Status status =
-        tables[i].file->ForEachSymbol(*tables[i].section, [&](const ElfFile::Symbol& symbol) {
-          if (!IsCandidate(symbol, code)) return true;
-          ++names.symbols;
-          // With exports alone, what follows one that has no size may be anything.
-          if (symbol.size == 0 && exports_only) {
-            matcher.Add(symbol.value, AddressMatcher::kBoundary, 0);
-            return true;
-          }
-          const bool is_function = symbol.type != STT_NOTYPE;
-          const uint32_t rank =
-              NameRank(is_function, symbol.binding == STB_WEAK, symbol.binding != STB_LOCAL, "");
-          sane = matcher.AddSized(symbol.value, symbol.size, rank, uint64_t{i} << 32 | symbol.name);
-          return sane;
-        });
-    if (!status.ok()) problems.push_back(std::string(status.message()));
-    if (!sane)
-      problems.push_back(absl::StrCat(tables[i].file->name(), ": symbols overlap beyond reason, given up"));
+  // Not all at once: what is remembered of an address until its symbol is found stays in a CPU's cache.
+  for (size_t first = 0; first < addresses.size(); first += kAddressesAtOnce) {
+    const bool again = first > 0;
+    std::vector<std::string> found_wrong;
+    Match(*program, tables, addresses.subspan(first, kAddressesAtOnce), first, &names, &found_wrong);
+    // Every group reads the same tables.
+    if (!again) problems.insert(problems.end(), found_wrong.begin(), found_wrong.end());
   }
-
-  const std::vector<AddressMatcher::Match> matches = matcher.Finish();
-  std::vector<uint64_t> in_stubs;
-  std::vector<size_t> in_stubs_index;
-  std::string last_name;
-  uint64_t last_ref = ~uint64_t{0};
-  for (size_t i = 0; i < matches.size(); ++i) {
-    const AddressMatcher::Match& match = matches[i];
-    const ElfFile::Section* section = program->SectionAt(addresses[i]);
-    if (section != nullptr && absl::StartsWith(section->name, ".plt")) {
-      in_stubs.push_back(addresses[i]);
-      in_stubs_index.push_back(i);
-      continue;
-    }
-    if (!match.found) continue;
-    uint64_t end = match.end;
-    if (match.slot != AddressMatcher::kNone || end == 0) {
-      // No size: it ends with its section at the latest.
-      if (section == nullptr || match.start < section->address) continue;
-      const uint64_t section_end = section->address + section->size;
-      if (end == 0 || end > section_end) end = section_end;
-    }
-    if (end <= addresses[i] || match.start > addresses[i]) continue;
-    if (match.ref != last_ref) {
-      last_ref = match.ref;
-      last_name = Demangle(RawName(tables, match.ref));
-    }
-    if (last_name.empty()) continue;
-    names.found[i] = {.start = match.start, .end = end, .name = last_name};
-  }
-  const std::vector<FunctionCache::Found> stubs = FindPltStubs(*program, in_stubs);
-  for (size_t i = 0; i < stubs.size(); ++i) names.found[in_stubs_index[i]] = stubs[i];
-
   if (tables.empty() && problems.empty())
     problems.push_back(absl::StrCat(program->name(), " has no symbol table"));
   names.problem = absl::StrJoin(problems, "; ");

@@ -14,8 +14,14 @@
 namespace xenprof::symbols {
 
 struct ElfNames {
-  std::vector<FunctionCache::Found> found;  // one per address; `end` 0 where there is no name
-  std::string tables;                       // what was used: ".symtab", ".dynsym and .gnu_debugdata", ...
+  std::vector<FunctionCache::Found> functions;  // by address
+  std::vector<uint32_t> function_of;            // by address asked for; kNone: no name
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  // Null: no name.
+  const FunctionCache::Found* At(size_t address) const {
+    return function_of[address] == kNone ? nullptr : &functions[function_of[address]];
+  }
+  std::string tables;  // what was used: ".symtab", ".dynsym and .gnu_debugdata", ...
   std::string problem;
   uint64_t symbols = 0;  // functions seen
 };

@@ -4,8 +4,6 @@
 #include "xenprof/symbols/address_matcher.h"
 
 namespace xenprof::symbols {
-namespace {
-
 // Marks of linker scripts (arch/x86/kernel/vmlinux.lds.S, include/asm-generic/vmlinux.lds.h,
 // xen/arch/x86/xen.lds.S) and the padding before functions that the kernel and clang's CFI give names of its
 // own.
@@ -21,8 +19,6 @@ bool IsMark(absl::string_view name) {
          (absl::EndsWith(name, "text_start") || absl::EndsWith(name, "text_end") ||
           absl::EndsWith(name, "rodata_start") || absl::EndsWith(name, "rodata_end"));
 }
-
-}  // namespace
 
 bool ParseSymbolLine(absl::string_view line, SymbolLine* symbol) {
   size_t at = 0;

@@ -22,6 +22,9 @@ struct SymbolLine {
 // False for a line that is no symbol.
 bool ParseSymbolLine(absl::string_view line, SymbolLine* symbol);
 
+// A mark of a linker script or padding before a function, which names no function.
+bool IsMark(absl::string_view name);
+
 // For AddressMatcher: how good this name is, kBoundary for data and for marks like `_etext` that name no
 // function.
 uint32_t SymbolLineRank(const SymbolLine& symbol);

@@ -171,18 +171,18 @@ void UserSymbols::Search(const Program& program, absl::Span<const uint64_t> miss
                    by_address.end());
   addresses.reserve(by_address.size());
   for (const auto& [address, offset] : by_address) addresses.push_back(address);
-  ElfNames names = FindElfNames(program.elf, program.debug, addresses, options_.max_decompressed_bytes);
+  const ElfNames names = FindElfNames(program.elf, program.debug, addresses, options_.max_decompressed_bytes);
   for (size_t i = 0; i < addresses.size(); ++i) {
     const uint64_t offset = by_address[i].second;
-    FunctionCache::Found& found = names.found[i];
-    if (found.end == 0) {
+    const FunctionCache::Found* found = names.At(i);
+    if (found == nullptr) {
       cached.functions.InsertUnnamed(offset);
       continue;
     }
-    const uint64_t before = addresses[i] - found.start;
+    const uint64_t before = addresses[i] - found->start;
     cached.functions.Insert(offset, {.start = offset - std::min(before, offset),
-                                     .end = offset + (found.end - addresses[i]),
-                                     .name = std::move(found.name)});
+                                     .end = offset + (found->end - addresses[i]),
+                                     .name = found->name});
   }
   cached.source = names.tables.empty() ? "" : absl::StrCat(program.where, " ", names.tables);
   cached.problem = program.problem;

@@ -87,12 +87,13 @@ std::string XenSymbols::ForEachFunction(const Source& source,
 
 void XenSymbols::Search(const Source& source, absl::Span<const uint64_t> missing, std::string* problem) {
   if (source.kind == XenSymbolSource::kElf) {
-    ElfNames names = FindElfNames(source.elf, nullptr, missing, 0);
+    const ElfNames names = FindElfNames(source.elf, nullptr, missing, 0);
     for (size_t i = 0; i < missing.size(); ++i) {
-      if (names.found[i].end == 0) {
+      const FunctionCache::Found* found = names.At(i);
+      if (found == nullptr) {
         cache_.InsertUnnamed(missing[i]);
       } else {
-        cache_.Insert(missing[i], std::move(names.found[i]));
+        cache_.Insert(missing[i], *found);
       }
     }
     Append(problem, names.problem);

@@ -2,6 +2,10 @@
 // of our own index: what the comparison with addr2line runs.
 //
 //   xenprof-lines ELF [INDEX_FOLDER] < addresses
+//   xenprof-lines --names ELF < addresses
+//
+// With --names only the function of each address, out of the symbol table.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +18,7 @@
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/dwarf_index.h"
 #include "xenprof/symbols/elf_file.h"
+#include "xenprof/symbols/elf_names.h"
 
 namespace xenprof::symbols {
 namespace {
@@ -30,9 +35,12 @@ absl::string_view WithoutFolder(absl::string_view file) {
 
 std::vector<uint64_t> ReadAddresses() {
   std::string text;
+  struct stat info;
+  if (fstat(STDIN_FILENO, &info) == 0) text.reserve(static_cast<size_t>(info.st_size) + 1);
   char block[64 << 10];
   for (ssize_t got; (got = read(STDIN_FILENO, block, sizeof(block))) > 0;) text.append(block, got);
   std::vector<uint64_t> addresses;
+  addresses.reserve(text.size() / 8);
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at < end; ++at) {
     if (end - at > 2 && at[0] == '0' && at[1] == 'x') at += 2;
@@ -53,6 +61,38 @@ bool WriteAll(std::string& out) {
   }
   out.clear();
   return true;
+}
+
+void AppendAddress(std::string& out, uint64_t address) {
+  out += "0x";
+  for (int shift = 60; shift >= 0; shift -= 4) out += "0123456789abcdef"[address >> shift & 15];
+  out += '\n';
+}
+
+// Addresses ascending.
+int RunNames(const std::string& path) {
+  const absl::StatusOr<std::shared_ptr<const ByteSource>> source =
+      SourceOfMaybeCompressed(path, kMaxFileBytes);
+  if (!source.ok()) {
+    std::cerr << source.status() << "\n";
+    return 1;
+  }
+  const absl::StatusOr<std::shared_ptr<const ElfFile>> elf = ElfFile::Open(*source, path);
+  if (!elf.ok()) {
+    std::cerr << elf.status() << "\n";
+    return 1;
+  }
+  const std::vector<uint64_t> addresses = ReadAddresses();
+  const ElfNames names = FindElfNames(*elf, nullptr, addresses, kMaxFileBytes);
+  std::string out;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (out.size() > kOutputBlockBytes && !WriteAll(out)) return 1;
+    AppendAddress(out, addresses[i]);
+    const FunctionCache::Found* found = names.At(i);
+    Append(out, found == nullptr ? "??" : absl::string_view(found->name));
+    out += '\n';
+  }
+  return WriteAll(out) ? 0 : 1;
 }
 
 int Run(const std::string& path, const std::string& folder) {
@@ -79,9 +119,7 @@ int Run(const std::string& path, const std::string& folder) {
   char number[16];
   for (uint64_t address : ReadAddresses()) {
     if (out.size() > kOutputBlockBytes && !WriteAll(out)) return 1;
-    out += "0x";
-    for (int shift = 60; shift >= 0; shift -= 4) out += "0123456789abcdef"[address >> shift & 15];
-    out += '\n';
+    AppendAddress(out, address);
     (*index)->Find(address, &position, &levels);
     if (levels.empty()) levels.emplace_back();
     for (const DwarfIndex::Level& level : levels) {
@@ -105,8 +143,10 @@ int Run(const std::string& path, const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 2 && argc != 3) {
-    std::cerr << "usage: xenprof-lines ELF [INDEX_FOLDER] < addresses\n";
+    std::cerr << "usage: xenprof-lines ELF [INDEX_FOLDER] < addresses\n       xenprof-lines --names ELF < "
+                 "addresses\n";
     return 2;
   }
+  if (std::strcmp(argv[1], "--names") == 0 && argc == 3) return xenprof::symbols::RunNames(argv[2]);
   return xenprof::symbols::Run(argv[1], argc == 3 ? argv[2] : "");
 }

@@ -31,9 +31,10 @@ void ReadAllOf(const std::string& bytes, bool dwarf) {
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   const ElfNames names = FindElfNames(*file, nullptr, addresses, 4 << 20);
   for (size_t i = 0; i < addresses.size(); ++i) {
-    if (names.found[i].end == 0) continue;
-    EXPECT_LE(names.found[i].start, addresses[i]);
-    EXPECT_GT(names.found[i].end, addresses[i]);
+    const FunctionCache::Found* found = names.At(i);
+    if (found == nullptr) continue;
+    EXPECT_LE(found->start, addresses[i]);
+    EXPECT_GT(found->end, addresses[i]);
   }
   if (!dwarf) return;
   const absl::StatusOr<std::unique_ptr<DwarfIndex>> index = DwarfIndex::Build(**file);

@@ -232,7 +232,7 @@ TEST(UserSymbols, StubsOfTheLinkageTableAreNamed) {
   ASSERT_FALSE(addresses.empty());
   const ElfNames names = FindElfNames(elf, nullptr, addresses, 0);
   std::vector<std::string> found;
-  for (const auto& name : names.found) found.push_back(name.name);
+  for (const auto& function : names.functions) found.push_back(function.name);
   EXPECT_THAT(found, ::testing::Contains("getpid@plt"));
   EXPECT_THAT(found, ::testing::Contains("strcmp@plt"));
 }

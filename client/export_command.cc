@@ -13,13 +13,13 @@
 namespace xenprof::client {
 namespace {
 
-struct Options {
+struct ExportOptions {
   InputArguments inputs;
   std::string format;
   std::string output = "-";
 };
 
-absl::Status RunExport(const Options& options, const CommandContext& context) {
+absl::Status RunExport(const ExportOptions& options, const CommandContext& context) {
   const absl::StatusOr<Format> format =
       options.format.empty() ? FormatByEnding(options.output) : FormatByName(options.format);
   if (!format.ok()) return format.status();
@@ -42,7 +42,7 @@ absl::Status RunExport(const Options& options, const CommandContext& context) {
 }  // namespace
 
 void AddExportCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   CLI::App* command = app.add_subcommand("export", "Writes a window of chunks in another format");
   command->add_option("--format", options->format,
                       "text, folded, pprof or html; without it, by the ending of -o (.xenprof cuts a chunk)");

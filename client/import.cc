@@ -15,7 +15,7 @@
 namespace xenprof::client {
 namespace {
 
-struct Options {
+struct ImportCommandOptions {
   ImportOptions import;
   bool json = false;
 };
@@ -74,7 +74,7 @@ std::string JsonOf(const ImportOptions& options, const ImportResult& result) {
   return json.Take();
 }
 
-int Run(const Options& options) {
+int Run(const ImportCommandOptions& options) {
   if (options.import.output == "-" || options.import.output.empty()) {
     return ReportError(absl::InvalidArgumentError("import writes a chunk to a file: -o FILE"));
   }
@@ -90,7 +90,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddImportCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportCommandOptions>();
   options->import.producer = "xenprofctl " XENPROF_VERSION;
   CLI::App* command =
       app.add_subcommand("import", "A recording of `perf record` or `perf kvm record` as a chunk");

@@ -27,7 +27,6 @@ constexpr uint64_t kBlockNs = 5'000'000'000;
 // Longer blocks for recordings of days, and for files whose records are far from the order of time.
 constexpr uint64_t kMaxBlocks = 1 << 16;
 constexpr uint64_t kMaxOpenBlocks = 256;
-constexpr uint64_t kSampleTime = 1 << 2;
 constexpr uint32_t kDefaultMaxStack = 127;  // sysctl kernel.perf_event_max_stack
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
@@ -387,7 +386,7 @@ absl::StatusOr<ImportResult> Importer::Run() {
   result_.warnings = file_->problems();
   if (absl::Status status = ChooseEvent(); !status.ok()) return status;
 
-  stamped_ = (event_->layout.sample_type & kSampleTime) != 0 && scan_.last_ns > 0;
+  stamped_ = (event_->layout.sample_type & perf::kSampleTime) != 0 && scan_.last_ns > 0;
   start_ns_ = stamped_ ? scan_.first_ns : 1;
   end_ns_ = (stamped_ ? scan_.last_ns : scan_.records) + 1;
   lateness_ns_ = stamped_ ? scan_.lateness_ns : 0;

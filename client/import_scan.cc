@@ -16,7 +16,6 @@ using perf::SidebandEvent;
 
 constexpr size_t kMaxKernelAddresses = 4096;
 constexpr uint32_t kKthreadd = 2;  // the parent of all kernel threads
-constexpr uint64_t kSampleTime = 1 << 2;
 
 bool IsMarker(uint64_t entry) { return entry >= perf::kContextMax; }
 
@@ -133,7 +132,7 @@ class Scanner {
     }
     if (event.time_ns != 0) {
       Stamp(event.time_ns);
-    } else if (layout.sample_type & kSampleTime) {
+    } else if (layout.sample_type & perf::kSampleTime) {
       TakeMadeUp(std::move(event));
     }
   }

@@ -20,7 +20,7 @@
 namespace xenprof::client {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::vector<std::string> paths;
   bool json = false;
 };
@@ -112,7 +112,7 @@ std::string ListJson(const std::vector<Row>& rows) {
   return json.Take();
 }
 
-int RunList(const Options& options, const CommandContext& context) {
+int RunList(const ListOptions& options, const CommandContext& context) {
   const absl::StatusOr<std::vector<profile::Input>> inputs = ResolveInputs(options.paths, context);
   if (!inputs.ok()) return ReportError(inputs.status());
   std::vector<Row> rows;
@@ -128,7 +128,7 @@ int RunList(const Options& options, const CommandContext& context) {
 }  // namespace
 
 void AddListCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ListOptions>();
   CLI::App* command = app.add_subcommand("list", "What chunks there are, by their headers and trailers");
   command->add_option("inputs", options->paths,
                       "Chunk files (*.xenprof) or folders; without any, what the running daemon keeps");

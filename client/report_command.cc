@@ -11,13 +11,13 @@
 namespace xenprof::client {
 namespace {
 
-struct Options {
+struct ReportOptions {
   InputArguments inputs;
   bool lines = false, json = false;
   size_t top = 40;
 };
 
-absl::Status RunReport(const Options& options, const CommandContext& context) {
+absl::Status RunReport(const ReportOptions& options, const CommandContext& context) {
   const absl::StatusOr<profile::TimeWindow> window = ParseWindow(options.inputs.window);
   if (!window.ok()) return window.status();
   absl::StatusOr<std::vector<profile::Input>> inputs = ResolveInputs(options.inputs.paths, context);
@@ -35,7 +35,7 @@ absl::Status RunReport(const Options& options, const CommandContext& context) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* command =
       app.add_subcommand("report", "The hottest functions, whose time it was, and what was not seen");
   command->add_flag("--lines", options->lines,

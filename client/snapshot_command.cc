@@ -20,7 +20,7 @@
 namespace xenprof::client {
 namespace {
 
-struct Options {
+struct SnapshotOptions {
   std::string seconds, last, output = "-", format;
   bool progress = false;
 };
@@ -51,7 +51,7 @@ class Progress {
   bool open_ = false;
 };
 
-absl::Status RunSnapshot(const Options& options, const CommandContext& context) {
+absl::Status RunSnapshot(const SnapshotOptions& options, const CommandContext& context) {
   absl::StatusOr<Format> format = Format::kText;
   if (!options.format.empty()) {
     format = FormatByName(options.format);
@@ -105,7 +105,7 @@ absl::Status RunSnapshot(const Options& options, const CommandContext& context) 
 }  // namespace
 
 void AddSnapshotCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SnapshotOptions>();
   CLI::App* command = app.add_subcommand("snapshot", "A window from the running daemon, cut exactly");
   command->add_option("--seconds", options->seconds, "Collect this long from now on: 30, 500ms, 5min");
   command->add_option("--last", options->last, "And this much of the past");

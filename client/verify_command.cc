@@ -18,7 +18,7 @@ namespace {
 using exporter::Printable;
 using exporter::WithCommas;
 
-struct Options {
+struct VerifyOptions {
   std::vector<std::string> paths;
   bool json = false;
 };
@@ -88,7 +88,7 @@ std::string VerdictsJson(const std::vector<Verdict>& verdicts) {
   return json.Take();
 }
 
-int RunVerify(const Options& options, const CommandContext& context) {
+int RunVerify(const VerifyOptions& options, const CommandContext& context) {
   const absl::StatusOr<std::vector<profile::Input>> inputs = ResolveInputs(options.paths, context);
   if (!inputs.ok()) return ReportError(inputs.status());
   std::vector<Verdict> verdicts;
@@ -107,7 +107,7 @@ int RunVerify(const Options& options, const CommandContext& context) {
 }  // namespace
 
 void AddVerifyCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand(
       "verify", "Checks every checksum, id and total; exit status 1 when something is wrong");
   command->add_option("files", options->paths,

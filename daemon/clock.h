@@ -8,10 +8,13 @@
 
 namespace xenprof::daemon {
 
+inline constexpr uint64_t kMillisecondNs = 1'000'000;
+inline constexpr uint64_t kSecondNs = 1'000'000'000;
+
 inline uint64_t ClockNs(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
 }
 
 // CLOCK_MONOTONIC_RAW, which samples are stamped with. No system call.

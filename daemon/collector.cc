@@ -15,7 +15,6 @@ namespace {
 
 using Kind = merge::Incident::Kind;
 
-constexpr uint64_t kSecondNs = 1'000'000'000;
 // Rings of all CPUs together, where the frequency alone would ask for more.
 constexpr uint64_t kAllRingsBytes = uint64_t{256} << 20;
 constexpr uint64_t kSmallestWantedRing = 128 << 10;

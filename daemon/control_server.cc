@@ -21,8 +21,6 @@
 namespace xenprof::daemon {
 namespace {
 
-constexpr uint64_t kMillisecondNs = 1'000'000;
-constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kMaxSnapshotNs = 86400 * kSecondNs;
 // Answers on their way when the daemon stops.
 constexpr uint64_t kFarewellNs = kSecondNs / 2;

@@ -25,7 +25,6 @@
 namespace xenprof::daemon {
 namespace {
 
-constexpr uint64_t kSecondNs = 1'000'000'000;
 // A recorder that has not turned for this long hangs: the watchdog is not fed any more.
 constexpr uint64_t kHangNs = 30 * kSecondNs;
 

@@ -21,8 +21,6 @@ namespace {
 
 using Kind = merge::Incident::Kind;
 
-constexpr uint64_t kMillisecondNs = 1'000'000;
-constexpr uint64_t kSecondNs = 1'000'000'000;
 // A reader that does not answer for this long is starved: the others go on without it.
 constexpr uint64_t kPatienceNs = 2 * kSecondNs;
 // While someone waits.

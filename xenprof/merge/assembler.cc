@@ -21,6 +21,8 @@ constexpr uint64_t kFromNode = uint64_t{1} << 63;
 // So many samples on, a stack is looked for: what that needs of memory is fetched meanwhile.
 constexpr size_t kAhead = 8;
 
+}  // namespace
+
 // Ranges by address, for the kernel's image and modules.
 class TextTable {
  public:
@@ -59,8 +61,6 @@ class TextTable {
   std::vector<TextRange> ranges_;
   std::vector<uint32_t> mapping_;
 };
-
-}  // namespace
 
 class Assembler::Impl {
  public:

@@ -39,7 +39,6 @@ static_assert(sizeof(FileHeader) == 104);
 
 constexpr uint64_t kPipeHeaderBytes = 16;
 constexpr uint64_t kHeaderBytesWithoutFeatures = offsetof(FileHeader, features);
-constexpr uint64_t kFirstAttrBytes = 64;  // PERF_ATTR_SIZE_VER0
 constexpr uint64_t kMaxAttrBytes = 4096;
 constexpr uint64_t kMaxEvents = 1 << 14;
 constexpr uint64_t kMaxIds = 1 << 22;

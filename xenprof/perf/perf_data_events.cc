@@ -15,7 +15,6 @@
 namespace xenprof::perf {
 namespace {
 
-constexpr size_t kFirstAttrBytes = 64;  // PERF_ATTR_SIZE_VER0
 
 int CountBits(uint64_t bits) { return static_cast<int>(std::bitset<64>(bits).count()); }
 

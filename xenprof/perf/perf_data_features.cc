@@ -9,7 +9,6 @@ namespace {
 
 // PERF_RECORD_MISC_BUILD_ID_SIZE: the build id's size is in the record, else it is 20.
 constexpr uint16_t kMiscBuildIdSize = 1 << 15;
-constexpr uint16_t kMiscCpuModeMask = 7;
 constexpr size_t kBuildIdBytes = 20;
 constexpr size_t kBuildIdEventBytes = sizeof(RecordHeader) + 4 + 24;  // before the file name
 

@@ -78,6 +78,8 @@ std::string FeatureName(uint32_t feature);
 // Whether ParseFeature looks at it.
 bool IsFeatureUsed(uint32_t feature);
 
+inline constexpr uint64_t kFirstAttrBytes = 64;  // PERF_ATTR_SIZE_VER0: no perf_event_attr is shorter
+
 // The events of a file and which of them a record belongs to.
 class EventTable {
  public:

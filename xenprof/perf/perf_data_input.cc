@@ -20,9 +20,8 @@ namespace xenprof::perf {
 namespace {
 
 constexpr size_t kCopyBytes = size_t{256} << 10;
-// A decoder's dictionary may take this much: `xz -9` needs 64 MiB, `zstd --long` 128 MiB.
+// A decoder may take this much: `xz -9` needs 64 MiB.
 constexpr uint64_t kDecoderMemory = uint64_t{256} << 20;
-constexpr int kZstdWindowLog = 27;
 
 enum class Packing { kPlain, kXz, kGzip, kZstd };
 

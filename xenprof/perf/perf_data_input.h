@@ -11,6 +11,9 @@
 
 namespace xenprof::perf {
 
+// The window a zstd decoder may take, 128 MiB: that of `zstd --long`.
+inline constexpr int kZstdWindowLog = 27;
+
 // An open regular file. Owns the descriptor.
 class PerfDataInput {
  public:

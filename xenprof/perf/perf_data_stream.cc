@@ -14,7 +14,6 @@ constexpr size_t kMaxRecordBytes = size_t{64} << 10;  // perf_event_header.size 
 constexpr size_t kWindowBytes = size_t{1} << 20;
 constexpr size_t kUnpackedBytes = size_t{256} << 10;
 static_assert(kUnpackedBytes > kMaxRecordBytes && kWindowBytes > kMaxRecordBytes);
-constexpr int kZstdWindowLog = 27;
 constexpr size_t kMaxProblems = 64;
 
 // enum perf_user_event_type.

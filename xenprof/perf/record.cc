@@ -11,7 +11,6 @@ namespace {
 // enum perf_event_sample_format.
 constexpr uint64_t kSampleIp = 1 << 0;
 constexpr uint64_t kSampleTid = 1 << 1;
-constexpr uint64_t kSampleTime = 1 << 2;
 constexpr uint64_t kSampleAddr = 1 << 3;
 constexpr uint64_t kSampleRead = 1 << 4;
 constexpr uint64_t kSampleCallchain = 1 << 5;
@@ -61,7 +60,6 @@ enum RecordType : uint32_t {
   kCallchainDeferred = 22,
 };
 
-constexpr uint16_t kMiscCpuModeMask = 7;
 constexpr uint16_t kMiscCommExec = 1 << 13;
 constexpr uint16_t kMiscMmapData = 1 << 13;
 constexpr uint16_t kMiscMmapBuildId = 1 << 14;

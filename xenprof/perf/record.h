@@ -22,6 +22,7 @@ struct RecordHeader {
 static_assert(sizeof(RecordHeader) == 8);
 
 // PERF_RECORD_MISC_CPUMODE_MASK and its values.
+inline constexpr uint16_t kMiscCpuModeMask = 7;
 enum class CpuMode : uint8_t {
   kUnknown = 0,
   kKernel = 1,
@@ -39,6 +40,9 @@ inline constexpr uint64_t kContextUser = static_cast<uint64_t>(-512);
 inline constexpr uint64_t kContextGuest = static_cast<uint64_t>(-2048);
 inline constexpr uint64_t kContextGuestKernel = static_cast<uint64_t>(-2176);
 inline constexpr uint64_t kContextGuestUser = static_cast<uint64_t>(-2560);
+
+// PERF_SAMPLE_TIME.
+inline constexpr uint64_t kSampleTime = 1 << 2;
 
 // How the records of one event are laid out: the parts of perf_event_attr that decide it.
 struct RecordLayout {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "xenprof/symbols/dwarf_cursor.h"
+#include "xenprof/symbols/dwarf_forms.h"
 
 namespace xenprof::symbols {
 namespace {
@@ -22,16 +23,6 @@ enum : unsigned {
   kLneDefineFile = 3,
   kLnctPath = 1,
   kLnctDirectoryIndex = 2,
-  kFormBlock = 0x09,
-  kFormData1 = 0x0b,
-  kFormData2 = 0x05,
-  kFormData4 = 0x06,
-  kFormData8 = 0x07,
-  kFormData16 = 0x1e,
-  kFormString = 0x08,
-  kFormStrp = 0x0e,
-  kFormLineStrp = 0x1f,
-  kFormUdata = 0x0f,
 };
 // Far more than compilers write; a table that says more is damaged.
 constexpr uint64_t kMaxEntries = 1 << 20;

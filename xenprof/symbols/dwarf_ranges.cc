@@ -1,20 +1,11 @@
 // Address ranges of entries (DWARF 5, section 2.17; .debug_ranges of older versions).
+#include "xenprof/symbols/dwarf_forms.h"
 #include "xenprof/symbols/dwarf_unit.h"
 
 namespace xenprof::symbols {
 namespace {
 
-enum : uint32_t {  // DWARF 5, table 7.6
-  kFormData2 = 0x05,
-  kFormData4 = 0x06,
-  kFormData8 = 0x07,
-  kFormData1 = 0x0b,
-  kFormSdata = 0x0d,
-  kFormUdata = 0x0f,
-  kFormImplicitConst = 0x21,
-  kFormRnglistx = 0x23,
-};
-enum : uint8_t {  // table 7.30
+enum : uint8_t {  // DWARF 5, table 7.30
   kRleEndOfList = 0,
   kRleBaseAddressx = 1,
   kRleStartxEndx = 2,

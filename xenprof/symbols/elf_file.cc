@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "xenprof/base/types.h"
 #include "xenprof/symbols/kernel_symbols.h"
 
 namespace xenprof::symbols {
@@ -20,9 +21,8 @@ constexpr uint64_t kMaxSections = 65536;
 constexpr uint32_t kMaxSegments = 4096;
 constexpr uint64_t kMaxSectionNamesBytes = 4 << 20;
 constexpr uint64_t kMaxNotesBytes = 64 << 10;
-constexpr size_t kMaxNameBytes = 8 << 10;
+constexpr size_t kMaxSymbolNameBytes = 8 << 10;
 constexpr size_t kSymbolsPerBlock = 2048;
-constexpr uint64_t kPageBytes = 4096;
 
 // Reads an Elf64_X or Elf32_X with the same fields and gives them to `take`.
 template <typename T64, typename T32, typename Take>
@@ -357,7 +357,7 @@ std::string ElfFile::StringOf(const Section& table, uint32_t offset) const {
   const Section& strings = sections_[table.link];
   if (strings.type != SHT_STRTAB || offset >= strings.size) return "";
   return source_->ReadCString(strings.offset + offset,
-                              std::min<uint64_t>(kMaxNameBytes, strings.size - offset));
+                              std::min<uint64_t>(kMaxSymbolNameBytes, strings.size - offset));
 }
 
 }  // namespace xenprof::symbols

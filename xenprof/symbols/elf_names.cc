@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kAddressesAtOnce = 1 << 13;
 
-struct Table {
+struct NameTable {
   std::shared_ptr<const ElfFile> file;
   const ElfFile::Section* section;
 };
@@ -28,8 +28,8 @@ const ElfFile::Section* UsableTable(const std::shared_ptr<const ElfFile>& file, 
   return section != nullptr && section->size > 0 ? section : nullptr;
 }
 
-std::string RawName(const std::vector<Table>& tables, uint64_t ref) {
-  const Table& table = tables[ref >> 32];
+std::string RawName(const std::vector<NameTable>& tables, uint64_t ref) {
+  const NameTable& table = tables[ref >> 32];
   std::string name = table.file->StringOf(*table.section, static_cast<uint32_t>(ref));
   const size_t version = name.find('@');
   if (version != std::string::npos) name.resize(version);
@@ -52,7 +52,7 @@ std::vector<bool> CodeSections(const ElfFile& file) {
 }
 
 // Names `addresses`, the first of which is number `offset` of those asked for.
-void Match(const ElfFile& program, const std::vector<Table>& tables, absl::Span<const uint64_t> addresses,
+void Match(const ElfFile& program, const std::vector<NameTable>& tables, absl::Span<const uint64_t> addresses,
            size_t offset, ElfNames* names, std::vector<std::string>* problems) {
   const bool exports_only = tables.size() == 1 && tables[0].section->type == SHT_DYNSYM;
   AddressMatcher matcher(addresses, [&tables](uint64_t ref, uint64_t than) {
@@ -152,7 +152,7 @@ ElfNames FindElfNames(const std::shared_ptr<const ElfFile>& program,
   names.function_of.assign(addresses.size(), ElfNames::kNone);
   std::vector<std::string> problems;
 
-  std::vector<Table> tables;
+  std::vector<NameTable> tables;
   std::vector<std::string> used;
   if (const auto* section = UsableTable(program, SHT_SYMTAB)) {
     tables.push_back({program, section});

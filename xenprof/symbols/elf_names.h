@@ -14,7 +14,7 @@
 namespace xenprof::symbols {
 
 struct ElfNames {
-  std::vector<FunctionCache::Found> functions;  // by address
+  std::vector<FunctionCache::Found> functions;  // as they were found
   std::vector<uint32_t> function_of;            // by address asked for; kNone: no name
   static constexpr uint32_t kNone = ~uint32_t{0};
   // Null: no name.

@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "xenprof/base/types.h"
 #include "xenprof/symbols/address_matcher.h"
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/symbol_text.h"
@@ -18,7 +19,6 @@ namespace xenprof::symbols {
 namespace {
 
 constexpr uint64_t kMaxTableBytes = 512 << 20;
-constexpr uint64_t kPageBytes = 4096;
 // With kptr_restrict every address is 0; this many text symbols at 0 are enough to know (per-CPU ones are of
 // type A).
 constexpr int kZeroesThatProve = 64;

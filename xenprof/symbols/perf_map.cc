@@ -13,9 +13,9 @@ namespace xenprof::symbols {
 namespace {
 
 constexpr uint64_t kMaxMapBytes = 512 << 20;
-constexpr size_t kMaxNameBytes = 1024;
+constexpr size_t kMaxMapNameBytes = 1024;
 // A line holding more addresses than this many times all of them over the whole file is no real map.
-constexpr uint64_t kMaxUpdatesPerAddress = 4096;
+constexpr uint64_t kMaxNamesPerAddress = 4096;
 
 }  // namespace
 
@@ -42,12 +42,12 @@ PerfMapNames FindPerfMapNames(UniqueFd fd, const std::string& name, absl::Span<c
     }
     size_t i = std::lower_bound(addresses.begin(), addresses.end(), start) - addresses.begin();
     for (; i < addresses.size() && addresses[i] < start + size; ++i) {
-      if (++updates > kMaxUpdatesPerAddress * addresses.size()) {
+      if (++updates > kMaxNamesPerAddress * addresses.size()) {
         names.problem = absl::StrCat(name, ": its functions overlap beyond reason, given up");
         return names;
       }
       names.found[i] = {
-          .start = start, .end = start + size, .name = std::string(line.substr(second + 1, kMaxNameBytes))};
+          .start = start, .end = start + size, .name = std::string(line.substr(second + 1, kMaxMapNameBytes))};
     }
   }
   for (FunctionCache::Found& found : names.found) found.name = Demangle(found.name);

@@ -18,8 +18,6 @@
 namespace xenprof::symbols {
 namespace {
 
-constexpr size_t kMaxMangledBytes = 64 << 10;
-
 // What LLVM adds to names: ".llvm." and upper-case hexadecimal digits. Other suffixes (".cold") are kept.
 absl::string_view WithoutLlvmSuffix(absl::string_view name) {
   const size_t at = name.find(".llvm.");
@@ -83,7 +81,7 @@ std::string DemangleLegacy(absl::string_view name) {
   absl::string_view last;
   while (!rest.empty() && absl::ascii_isdigit(rest[0])) {
     size_t size = 0;
-    while (!rest.empty() && absl::ascii_isdigit(rest[0]) && size < kMaxMangledBytes) {
+    while (!rest.empty() && absl::ascii_isdigit(rest[0]) && size < kMaxRustMangledBytes) {
       size = size * 10 + (rest[0] - '0');
       rest.remove_prefix(1);
     }
@@ -103,7 +101,7 @@ std::string DemangleLegacy(absl::string_view name) {
 }  // namespace
 
 std::string DemangleRust(absl::string_view name) {
-  if (name.size() > kMaxMangledBytes) return "";
+  if (name.size() > kMaxRustMangledBytes) return "";
   if (absl::StartsWith(name, "_ZN")) return DemangleLegacy(name);
   absl::string_view rest = WithoutLlvmSuffix(name);
   if (!absl::ConsumePrefix(&rest, "_R")) return "";

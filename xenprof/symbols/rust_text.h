@@ -2,12 +2,16 @@
 #ifndef XENPROF_SYMBOLS_RUST_TEXT_H_
 #define XENPROF_SYMBOLS_RUST_TEXT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace xenprof::symbols {
+
+// Longer ones are not looked at.
+inline constexpr size_t kMaxRustMangledBytes = 64 << 10;
 
 // `c` must be a Unicode scalar value.
 void AppendUtf8(std::string* to, uint32_t c);

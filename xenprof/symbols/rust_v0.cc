@@ -10,7 +10,6 @@
 namespace xenprof::symbols {
 namespace {
 
-constexpr size_t kMaxMangledBytes = 64 << 10;
 constexpr size_t kMaxPlainBytes = 64 << 10;
 constexpr int kMaxDepth = 300;
 
@@ -90,7 +89,7 @@ class V0Demangler {
     size_t size = 0;
     if (!absl::ascii_isdigit(Peek())) failed_ = true;
     if (!Take('0')) {
-      while (absl::ascii_isdigit(Peek()) && size < kMaxMangledBytes) size = size * 10 + (Next() - '0');
+      while (absl::ascii_isdigit(Peek()) && size < kMaxRustMangledBytes) size = size * 10 + (Next() - '0');
     }
     Take('_');
     if (size > text_.size() - at_) {

@@ -18,6 +18,7 @@
 #include "xenprof/symbols/demangle.h"
 #include "xenprof/symbols/elf_names.h"
 #include "xenprof/symbols/perf_map.h"
+#include "xenprof/symbols/problems.h"
 
 namespace xenprof::symbols {
 namespace {
@@ -27,12 +28,6 @@ constexpr uint64_t kMaxVdsoBytes = 1 << 20;
 std::string Unnamed(size_t named, size_t asked, absl::string_view source) {
   if (named >= asked) return "";
   return absl::StrCat(asked - named, " of ", asked, " addresses are in no function of ", source);
-}
-
-void Append(std::string* to, absl::string_view text) {
-  if (text.empty()) return;
-  if (!to->empty()) *to += "; ";
-  to->append(text.data(), text.size());
 }
 
 // Debug files made by eu-strip have the program's own segments; those made by objcopy have lost their file
@@ -186,7 +181,7 @@ void UserSymbols::Search(const Program& program, absl::Span<const uint64_t> miss
   }
   cached.source = names.tables.empty() ? "" : absl::StrCat(program.where, " ", names.tables);
   cached.problem = program.problem;
-  Append(&cached.problem, names.problem);
+  AddProblem(&cached.problem, names.problem);
 }
 
 Resolved UserSymbols::FromCache(Cached& cached, absl::Span<const uint64_t> addresses) {

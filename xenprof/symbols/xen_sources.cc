@@ -14,18 +14,13 @@
 #include "absl/strings/strip.h"
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/debug_files.h"
+#include "xenprof/symbols/problems.h"
 
 namespace xenprof::symbols {
 namespace {
 
 constexpr uint64_t kMaxImageBytes = 256 << 20;
 constexpr absl::string_view kElfFolders[] = {"/usr/lib/debug/boot", "/boot", "/usr/lib/debug", ""};
-
-void Append(std::string* to, absl::string_view text) {
-  if (text.empty() || absl::StrContains(*to, text)) return;
-  if (!to->empty()) *to += "; ";
-  to->append(text.data(), text.size());
-}
 
 std::vector<std::string> FilesIn(const std::string& folder, absl::string_view prefix) {
   std::vector<std::string> names;
@@ -73,7 +68,7 @@ void ForEachElf(const XenSearchOptions& options, const std::string& wanted, std:
         absl::StatusOr<std::shared_ptr<const ElfFile>> elf = OpenElf(path, options.max_decompressed_bytes);
         if (!elf.ok()) continue;
         if (!XenBuildIdMatches((*elf)->build_id(), wanted)) {
-          Append(problem, Mismatch(path, (*elf)->build_id(), wanted));
+          AddProblem(problem, Mismatch(path, (*elf)->build_id(), wanted));
         } else if (visit(*std::move(elf))) {
           return;
         }
@@ -108,7 +103,7 @@ std::string FindMap(const XenSearchOptions& options, const std::string& wanted, 
       if (!absl::EndsWith(name, ".map")) continue;
       const std::string stem = absl::StrCat(boot, "/", absl::StripSuffix(name, ".map"));
       if (ImageHasBuildId(stem + ".gz", wanted) || ImageHasBuildId(stem, wanted)) return stem + ".map";
-      Append(problem, absl::StrCat(stem, ".map is not known to be of the Xen in question and not used"));
+      AddProblem(problem, absl::StrCat(stem, ".map is not known to be of the Xen in question and not used"));
     }
   }
   return "";
@@ -151,7 +146,7 @@ XenSymbolSource FindXenSymbols(const XenSearchOptions& options, const std::strin
     absl::StatusOr<std::shared_ptr<const ByteSource>> source =
         SourceOfMaybeCompressed(path, options.max_decompressed_bytes);
     if (!source.ok()) {
-      Append(problem, source.status().message());
+      AddProblem(problem, source.status().message());
       continue;
     }
     if (!StartsLikeElf(**source)) {
@@ -161,9 +156,9 @@ XenSymbolSource FindXenSymbols(const XenSearchOptions& options, const std::strin
     }
     absl::StatusOr<std::shared_ptr<const ElfFile>> elf = ElfFile::Open(*std::move(source), path);
     if (!elf.ok()) {
-      Append(problem, elf.status().message());
+      AddProblem(problem, elf.status().message());
     } else if (!wanted.empty() && !XenBuildIdMatches((*elf)->build_id(), wanted)) {
-      Append(problem, Mismatch(path, (*elf)->build_id(), wanted));
+      AddProblem(problem, Mismatch(path, (*elf)->build_id(), wanted));
     } else {
       found = {.kind = XenSymbolSource::kElf,
                .path = path,
@@ -183,7 +178,7 @@ XenSymbolSource FindXenSymbols(const XenSearchOptions& options, const std::strin
       found = {.kind = XenSymbolSource::kText, .path = xensyms, .elf = nullptr, .build_id_matches = same};
       return found;
     }
-    Append(problem, wanted.empty() ? absl::StrCat("it is not known which Xen was sampled, so ", xensyms,
+    AddProblem(problem, wanted.empty() ? absl::StrCat("it is not known which Xen was sampled, so ", xensyms,
                                                   " is not used; give its symbols with --xen-symbols")
                                    : Mismatch(xensyms, running, wanted));
   }
@@ -200,7 +195,7 @@ XenSymbolSource FindXenSymbols(const XenSearchOptions& options, const std::strin
     found = {.kind = XenSymbolSource::kText, .path = map, .elf = nullptr, .build_id_matches = true};
     return found;
   }
-  Append(problem, wanted.empty()
+  AddProblem(problem, wanted.empty()
                       ? "no Xen symbols: no readable /proc/xen/xensyms, and the build id of Xen is not known"
                       : absl::StrCat("no Xen symbols: no readable /proc/xen/xensyms and no xen-syms or map "
                                      "of build id ",

@@ -5,16 +5,17 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "xenprof/base/types.h"
 #include "xenprof/symbols/address_matcher.h"
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/elf_names.h"
+#include "xenprof/symbols/problems.h"
 #include "xenprof/symbols/symbol_text.h"
 
 namespace xenprof::symbols {
 namespace {
 
 constexpr uint64_t kMaxTextBytes = 64 << 20;
-constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kMaxSlot = AddressMatcher::kNone;
 
 // Functions only an idle CPU is in (xen/arch/x86/domain.c, acpi/cpu_idle.c, cpu/mwait-idle.c,
@@ -32,12 +33,6 @@ constexpr absl::string_view kIdleFunctions[] = {
 bool IsIdleFunction(absl::string_view name) {
   name = name.substr(0, name.find('.'));
   return std::find(std::begin(kIdleFunctions), std::end(kIdleFunctions), name) != std::end(kIdleFunctions);
-}
-
-void Append(std::string* to, absl::string_view text) {
-  if (text.empty()) return;
-  if (!to->empty()) *to += "; ";
-  to->append(text.data(), text.size());
 }
 
 // Adds the symbols of a text to a matcher. `names` by slot. Returns the number of functions.
@@ -96,12 +91,12 @@ void XenSymbols::Search(const Source& source, absl::Span<const uint64_t> missing
         cache_.Insert(missing[i], *found);
       }
     }
-    Append(problem, names.problem);
+    AddProblem(problem, names.problem);
     return;
   }
   absl::StatusOr<std::unique_ptr<ByteStream>> stream = StreamOfFile(source.path, kMaxTextBytes);
   if (!stream.ok()) {
-    Append(problem, stream.status().message());
+    AddProblem(problem, stream.status().message());
     return;
   }
   LineReader reader(stream->get());
@@ -109,10 +104,10 @@ void XenSymbols::Search(const Source& source, absl::Span<const uint64_t> missing
   std::vector<std::string> text_names(missing.size());
   const uint64_t functions = MatchText(reader, matcher, text_names);
   if (!reader.status().ok()) {
-    Append(problem, reader.status().message());  // half a table names things wrongly
+    AddProblem(problem, reader.status().message());  // half a table names things wrongly
     return;
   }
-  if (functions == 0) Append(problem, absl::StrCat(source.path, " has no functions of Xen"));
+  if (functions == 0) AddProblem(problem, absl::StrCat(source.path, " has no functions of Xen"));
   const std::vector<AddressMatcher::Match> matches = matcher.Finish();
   for (size_t i = 0; i < matches.size(); ++i) {
     const AddressMatcher::Match& match = matches[i];
@@ -189,7 +184,7 @@ void XenSymbols::AddLines(const std::string& build_id, const std::shared_ptr<con
     if (!index.ok()) {
       looked_for_lines_ = true;
       no_lines_for_ = build_id;
-      if (elf != nullptr) Append(&resolved->problem, absl::StrCat("no lines: ", index.status().message()));
+      if (elf != nullptr) AddProblem(&resolved->problem, absl::StrCat("no lines: ", index.status().message()));
       return;
     }
     (options_.index_dir.empty() ? index_ : opened) = *std::move(index);
@@ -207,7 +202,7 @@ XenSymbolsInfo XenSymbols::Info(const std::string& build_id) {
     if (elf != nullptr) info.lines_source = elf->name();
   }
   if (source.kind == XenSymbolSource::kNone) return info;
-  Append(&info.problem, ForEachFunction(source, [&info](uint64_t, absl::string_view) { ++info.symbols; }));
+  AddProblem(&info.problem, ForEachFunction(source, [&info](uint64_t, absl::string_view) { ++info.symbols; }));
   info.source = source.path;
   info.build_id_matches = source.build_id_matches;
   info.available = info.symbols > 0;

@@ -93,6 +93,18 @@ StackProbe ProbeStacks(const Context& context, PmuFiles& files) {
   return probe;
 }
 
+Finding MakeFinding(absl::string_view id, absl::string_view title) {
+  Finding finding;
+  finding.id = std::string(id);
+  finding.title = std::string(title);
+  return finding;
+}
+
+void Skip(Finding* finding, absl::string_view reason) {
+  finding->severity = Severity::kSkipped;
+  finding->found = std::string(reason);
+}
+
 void AddXenOptionFix(const Context& context, absl::string_view options, Finding* finding) {
   if (options.empty()) return;
   const auto advise = [finding](absl::string_view text) {

@@ -16,18 +16,6 @@
 namespace xenprof::xen::doctor {
 namespace {
 
-Finding Make(absl::string_view id, absl::string_view title) {
-  Finding finding;
-  finding.id = std::string(id);
-  finding.title = std::string(title);
-  return finding;
-}
-
-void Skip(Finding* finding, absl::string_view reason) {
-  finding->severity = Severity::kSkipped;
-  finding->found = std::string(reason);
-}
-
 // "0-3,6" as /sys/devices/system/cpu/online writes it. At most 4096 CPUs.
 std::vector<uint32_t> OnlineCpus(const std::string& root) {
   std::vector<uint32_t> cpus;
@@ -46,7 +34,7 @@ std::vector<uint32_t> OnlineCpus(const std::string& root) {
 }  // namespace
 
 Finding CheckDom0(const Context& context) {
-  Finding finding = Make("dom0", "This host");
+  Finding finding = MakeFinding("dom0", "This host");
   finding.found = context.host.summary;
   if (!context.host.on_xen) {
     finding.severity = Severity::kInfo;
@@ -75,7 +63,7 @@ Finding CheckDom0(const Context& context) {
 }
 
 Finding CheckLockdown(const Context& context) {
-  Finding finding = Make("lockdown", "Kernel lockdown");
+  Finding finding = MakeFinding("lockdown", "Kernel lockdown");
   finding.found =
       absl::StrCat(context.lockdown.empty() || context.lockdown == "none" ? "None" : context.lockdown,
                    "; secure boot is ", context.secure_boot ? "on." : "off.");
@@ -92,7 +80,7 @@ Finding CheckLockdown(const Context& context) {
 }
 
 Finding CheckPinningOfDom0(const Context& context) {
-  Finding finding = Make("pinning", "Pinning of dom0's vCPUs");
+  Finding finding = MakeFinding("pinning", "Pinning of dom0's vCPUs");
   if (context.in.hypervisor == nullptr) {
     Skip(&finding, absl::StrCat("Xen cannot be asked: ", context.in.hypervisor_problem));
     return finding;
@@ -128,7 +116,7 @@ Finding CheckPinningOfDom0(const Context& context) {
 }
 
 Finding CheckPmu(const Context& context) {
-  Finding finding = Make("pmu", "PMU event");
+  Finding finding = MakeFinding("pmu", "PMU event");
   if (!context.in.privileged) {
     Skip(&finding, "Opening events takes root.");
     return finding;
@@ -198,7 +186,7 @@ Finding CheckPmu(const Context& context) {
 }
 
 Finding CheckSymbols(const Context& context) {
-  Finding finding = Make("symbols", "Names of Xen's functions");
+  Finding finding = MakeFinding("symbols", "Names of Xen's functions");
   std::string build_id = context.host.build_id;
   if (context.in.hypervisor != nullptr) {
     if (absl::StatusOr<std::string> id = context.in.hypervisor->BuildId(); id.ok()) build_id = *std::move(id);
@@ -236,7 +224,7 @@ Finding CheckSymbols(const Context& context) {
 }
 
 Finding CheckLibxenctrl(const Context& context) {
-  Finding finding = Make("libxenctrl", "libxenctrl");
+  Finding finding = MakeFinding("libxenctrl", "libxenctrl");
   if (context.in.hypervisor == nullptr) {
     finding.severity = context.in.privileged ? Severity::kWarning : Severity::kInfo;
     finding.found =
@@ -258,7 +246,7 @@ Finding CheckLibxenctrl(const Context& context) {
 }
 
 Finding CheckSecurity(const Context& context) {
-  Finding finding = Make("security", "Security of the vPMU");
+  Finding finding = MakeFinding("security", "Security of the vPMU");
   if (context.pmu_error != 0 && !context.vpmu_global) {
     Skip(&finding, "The vPMU is not to be had.");
     return finding;

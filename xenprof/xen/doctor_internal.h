@@ -14,6 +14,10 @@
 
 namespace xenprof::xen::doctor {
 
+Finding MakeFinding(absl::string_view id, absl::string_view title);
+// The check could not be made, for `reason`.
+void Skip(Finding* finding, absl::string_view reason);
+
 // Everything that more than one check looks at, read once.
 struct Context {
   const DoctorInputs& in;

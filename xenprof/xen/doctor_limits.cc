@@ -20,12 +20,7 @@ std::optional<int64_t> Sysctl(const Context& context, absl::string_view name) {
   return value;
 }
 
-Finding Make(absl::string_view name) {
-  Finding finding;
-  finding.id = std::string(name);
-  finding.title = absl::StrCat("kernel.", name);
-  return finding;
-}
+Finding MakeSysctlFinding(absl::string_view name) { return MakeFinding(name, absl::StrCat("kernel.", name)); }
 
 // Whether kallsyms gives addresses: nullopt when it cannot be read or is empty.
 std::optional<bool> KallsymsHasAddresses(const Context& context) {
@@ -43,7 +38,7 @@ std::optional<bool> KallsymsHasAddresses(const Context& context) {
 std::vector<Finding> CheckLimits(const Context& context) {
   std::vector<Finding> findings;
   {
-    Finding finding = Make("perf_event_paranoid");
+    Finding finding = MakeSysctlFinding("perf_event_paranoid");
     const std::optional<int64_t> value = Sysctl(context, "perf_event_paranoid");
     if (!value) {
       finding.severity = Severity::kError;
@@ -57,7 +52,7 @@ std::vector<Finding> CheckLimits(const Context& context) {
     findings.push_back(std::move(finding));
   }
   {
-    Finding finding = Make("kptr_restrict");
+    Finding finding = MakeSysctlFinding("kptr_restrict");
     const std::optional<int64_t> value = Sysctl(context, "kptr_restrict");
     const std::optional<bool> addresses = KallsymsHasAddresses(context);
     finding.found = value ? absl::StrCat(*value, ".") : "Not known.";
@@ -73,7 +68,7 @@ std::vector<Finding> CheckLimits(const Context& context) {
     findings.push_back(std::move(finding));
   }
   {
-    Finding finding = Make("perf_event_max_sample_rate");
+    Finding finding = MakeSysctlFinding("perf_event_max_sample_rate");
     const std::optional<int64_t> value = Sysctl(context, "perf_event_max_sample_rate");
     if (!value) {
       finding.severity = Severity::kSkipped;
@@ -93,7 +88,7 @@ std::vector<Finding> CheckLimits(const Context& context) {
     findings.push_back(std::move(finding));
   }
   {
-    Finding finding = Make("perf_event_mlock_kb");
+    Finding finding = MakeSysctlFinding("perf_event_mlock_kb");
     const std::optional<int64_t> value = Sysctl(context, "perf_event_mlock_kb");
     if (!value) {
       finding.severity = Severity::kSkipped;

@@ -14,18 +14,6 @@ namespace {
 
 constexpr char kBootUnit[] = "systemctl enable xenprofd-vpmu-boot.service";
 
-Finding Make(absl::string_view id, absl::string_view title) {
-  Finding finding;
-  finding.id = std::string(id);
-  finding.title = std::string(title);
-  return finding;
-}
-
-void Skip(Finding* finding, absl::string_view reason) {
-  finding->severity = Severity::kSkipped;
-  finding->found = std::string(reason);
-}
-
 // The fault that another finding reports as its own.
 bool CauseIsElsewhere(const Context& context) {
   return context.pmu_error == EOPNOTSUPP &&
@@ -35,7 +23,7 @@ bool CauseIsElsewhere(const Context& context) {
 }  // namespace
 
 Finding CheckWatchdog(const Context& context) {
-  Finding finding = Make("watchdog", "Xen's NMI watchdog");
+  Finding finding = MakeFinding("watchdog", "Xen's NMI watchdog");
   const bool took_pmu = context.pmu_error == EOPNOTSUPP && context.cause == PmuCause::kWatchdog;
   if (took_pmu || (context.pmu_host.command_line_known && context.options.watchdog && !context.vpmu_global)) {
     finding.severity = took_pmu ? Severity::kError : Severity::kWarning;
@@ -71,7 +59,7 @@ Finding CheckWatchdog(const Context& context) {
 }
 
 Finding CheckVpmu(const Context& context) {
-  Finding finding = Make("vpmu", "Xen's vPMU");
+  Finding finding = MakeFinding("vpmu", "Xen's vPMU");
   if (context.vpmu_global) {
     finding.found = "vpmu=global: dom0 drives the PMU of the whole machine, nothing is to be switched on.";
     return finding;
@@ -104,7 +92,7 @@ Finding CheckVpmu(const Context& context) {
 }
 
 Finding CheckModeAll(const Context& context, const StackProbe& probe) {
-  Finding finding = Make("mode_all", "vPMU mode all");
+  Finding finding = MakeFinding("mode_all", "vPMU mode all");
   if (context.vpmu_global) {
     finding.found = "vpmu=global sees the whole machine.";
     return finding;
@@ -157,7 +145,7 @@ Finding CheckModeAll(const Context& context, const StackProbe& probe) {
 }
 
 Finding CheckXenStacks(const Context& context, const StackProbe& probe) {
-  Finding finding = Make("xen_stacks", "Hypervisor stacks of Xen");
+  Finding finding = MakeFinding("xen_stacks", "Hypervisor stacks of Xen");
   if (context.vpmu_global) {
     Skip(&finding, "vpmu=global: only samples will tell.");
     return finding;
@@ -198,7 +186,7 @@ Finding CheckXenStacks(const Context& context, const StackProbe& probe) {
 }
 
 Finding CheckKernelStacks(const Context& context, const StackProbe& probe) {
-  Finding finding = Make("kernel_stacks", "Hypervisor stacks in dom0's kernel");
+  Finding finding = MakeFinding("kernel_stacks", "Hypervisor stacks in dom0's kernel");
   const std::optional<bool> has = KernelHasHypervisorCallchain(context.in.root);
   if (!has.has_value()) {
     Skip(&finding, "/proc/kallsyms could not be read.");
@@ -219,7 +207,7 @@ Finding CheckKernelStacks(const Context& context, const StackProbe& probe) {
 }
 
 Finding CheckFramePointers(const Context& context, const StackProbe& probe) {
-  Finding finding = Make("frame_pointers", "Frame pointers in Xen");
+  Finding finding = MakeFinding("frame_pointers", "Frame pointers in Xen");
   std::string config, source;
   if (context.in.hypervisor != nullptr) {
     if (absl::StatusOr<std::string> text = context.in.hypervisor->BuildConfig(); text.ok()) {

@@ -1,13 +1,12 @@
 #include "daemon/budget.h"
 
+#include "daemon/clock.h"
 #include "gtest/gtest.h"
 
 namespace xenprof::daemon {
 namespace {
 
 using Action = BudgetStep::Action;
-
-constexpr uint64_t kSecondNs = 1'000'000'000;
 
 // Plays a host of 2 CPUs, a reading every 5 s.
 struct Host {

@@ -48,7 +48,7 @@ SamplingOptions Clock(uint32_t hz) {
 }
 
 // Sampling takes privileges a test may not have.
-#define OPEN_OR_SKIP(plan, options)                                                      \
+#define PROBE_OR_SKIP(plan, options)                                                     \
   absl::StatusOr<SamplingPlan> plan = SamplingPlan::Probe(options, 0);                   \
   if (absl::IsPermissionDenied(plan.status())) {                                         \
     EXPECT_THAT(std::string(plan.status().message()), HasSubstr("perf_event_paranoid")); \
@@ -67,7 +67,7 @@ TEST(SamplingPlan, WhatCannotBeIsRefusedWithTheReason) {
 }
 
 TEST(SamplingPlan, AnOfflineCpuSaysSo) {
-  OPEN_OR_SKIP(plan, Clock(97));
+  PROBE_OR_SKIP(plan, Clock(97));
   const absl::Status status = SamplingPlan::Probe(Clock(97), 60000).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("CPU 60000"));
@@ -99,7 +99,7 @@ struct Seen {
 };
 
 TEST(CpuEvent, SamplesAtTheFrequencyAndByTheRightClock) {
-  OPEN_OR_SKIP(plan, Clock(997));
+  PROBE_OR_SKIP(plan, Clock(997));
   absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, RingBytes(997, 127));
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ((*event)->ring()->Pending(), 0u) << "it is opened disabled";
@@ -122,7 +122,7 @@ TEST(CpuEvent, SamplesAtTheFrequencyAndByTheRightClock) {
 }
 
 TEST(CpuEvent, FrequencyChangesWithoutAGap) {
-  OPEN_OR_SKIP(plan, Clock(100));
+  PROBE_OR_SKIP(plan, Clock(100));
   absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, 1 << 20);
   ASSERT_TRUE(event.ok()) << event.status();
   const BusyCpus busy;
@@ -143,7 +143,7 @@ TEST(CpuEvent, FrequencyChangesWithoutAGap) {
 }
 
 TEST(CpuEvent, ATinyRingLosesAndCountsIt) {
-  OPEN_OR_SKIP(plan, Clock(5000));
+  PROBE_OR_SKIP(plan, Clock(5000));
   absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, 8192);
   ASSERT_TRUE(event.ok()) << event.status();
   const BusyCpus busy;
@@ -164,7 +164,7 @@ TEST(CpuEvent, ATinyRingLosesAndCountsIt) {
 }
 
 TEST(CpuEvent, ManyAtATimeKeepTheirDescriptorsApart) {
-  OPEN_OR_SKIP(plan, Clock(97));
+  PROBE_OR_SKIP(plan, Clock(97));
   std::vector<std::unique_ptr<CpuEvent>> events;
   for (int i = 0; i < 8; ++i) {
     absl::StatusOr<std::unique_ptr<CpuEvent>> event = CpuEvent::Open(0, *plan, 16 << 10);
@@ -177,7 +177,7 @@ TEST(CpuEvent, ManyAtATimeKeepTheirDescriptorsApart) {
 }
 
 TEST(CpuEvent, OddRingSizesAreRefused) {
-  OPEN_OR_SKIP(plan, Clock(97));
+  PROBE_OR_SKIP(plan, Clock(97));
   for (uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{12288}, uint64_t{1} << 40}) {
     EXPECT_TRUE(absl::IsInvalidArgument(CpuEvent::Open(0, *plan, bytes).status())) << bytes;
   }

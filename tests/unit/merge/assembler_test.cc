@@ -5,15 +5,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/unit/merge/context_markers.h"
 
 namespace xenprof::merge {
 namespace {
 
 using perf::CpuMode;
 using perf::SidebandEvent;
-
-constexpr uint64_t K = perf::kContextKernel;
-constexpr uint64_t U = perf::kContextUser;
 
 SidebandEvent Mmap(uint64_t time, uint32_t pid, uint64_t start, uint64_t length, uint64_t offset,
                    std::string name, std::string build_id = "") {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/unit/merge/context_markers.h"
 #include "xenprof/merge/batch.h"
 
 namespace xenprof::merge {
@@ -18,8 +19,6 @@ constexpr uint64_t kKernel = 0xffffffff81025228;
 constexpr uint64_t kKernelCaller = 0xffffffff8160e8c6;
 constexpr uint64_t kUser = 0x7f2ea410469d;
 constexpr uint64_t kUserCaller = 0x55f9b3a8df5c;
-constexpr uint64_t K = perf::kContextKernel;
-constexpr uint64_t U = perf::kContextUser;
 
 struct Shape {
   std::vector<uint64_t> hypervisor, kernel, user;

@@ -23,17 +23,11 @@ constexpr char kModules[] =
     "ffffffffc0004000 t e1000_xmit\t[e1000]\n"
     "ffffffffc0009000 t bpf_prog_6deef7357e7b4530_sd_fw\t[bpf]\n";
 
-std::string Table() { return ReadFile(TestData("kallsyms-extract.txt")) + kModules; }
-
-LiveSymbolizerOptions Options(const FakeRoot& root) {
-  LiveSymbolizerOptions options;
-  options.root = root.path();
-  return options;
-}
+std::string KernelTable() { return ReadFile(TestData("kallsyms-extract.txt")) + kModules; }
 
 TEST(KernelSymbols, NamesFunctionsOfTheKernel) {
   FakeRoot root;
-  root.Write("/proc/kallsyms", Table());
+  root.Write("/proc/kallsyms", KernelTable());
   LiveSymbolizer symbolizer(Options(root));
   const Resolved resolved =
       symbolizer.Resolve(KernelMapping(), {0xffffffff81000125, 0xffffffff81611803, 0xffffffff81611812});
@@ -68,7 +62,7 @@ TEST(KernelSymbols, EveryFunctionOfTheTableIsFoundAtItsFirstAndLastByte) {
 
 TEST(KernelSymbols, PerCpuAndXenAddressesHaveNoNames) {
   FakeRoot root;
-  root.Write("/proc/kallsyms", Table() + "ffff82d040201180 T not_of_the_kernel\n");
+  root.Write("/proc/kallsyms", KernelTable() + "ffff82d040201180 T not_of_the_kernel\n");
   LiveSymbolizer symbolizer(Options(root));
   const Resolved resolved = symbolizer.Resolve(KernelMapping(), {0x1008, 0xffff82d040201182});
   EXPECT_TRUE(resolved.functions.empty());
@@ -77,7 +71,7 @@ TEST(KernelSymbols, PerCpuAndXenAddressesHaveNoNames) {
 
 TEST(KernelSymbols, ModulesAreKeptApart) {
   FakeRoot root;
-  root.Write("/proc/kallsyms", Table());
+  root.Write("/proc/kallsyms", KernelTable());
   LiveSymbolizer symbolizer(Options(root));
   Resolved resolved = symbolizer.Resolve(KernelMapping("[nvme]"), {0xffffffffc0000010, 0xffffffffc0005004});
   ASSERT_EQ(resolved.functions.size(), 1u);
@@ -92,7 +86,7 @@ TEST(KernelSymbols, ModulesAreKeptApart) {
 
 TEST(KernelSymbols, NothingIsReadForWhatIsKnown) {
   FakeRoot root;
-  const std::string table = root.Write("/proc/kallsyms", Table());
+  const std::string table = root.Write("/proc/kallsyms", KernelTable());
   LiveSymbolizer symbolizer(Options(root));
   symbolizer.Resolve(KernelMapping(), {0xffffffff81000125, 0xffffffff90000000, 0xffffffffc0000010});
   ASSERT_EQ(unlink(table.c_str()), 0);
@@ -170,14 +164,14 @@ TEST(KernelSymbols, RestrictedAddressesAreNoticed) {
   EXPECT_TRUE(resolved.functions.empty());
   EXPECT_THAT(resolved.problem, HasSubstr("kptr_restrict"));
   // Once they can be read, they are.
-  root.Write("/proc/kallsyms", Table());
+  root.Write("/proc/kallsyms", KernelTable());
   EXPECT_EQ(NameAt(symbolizer.Resolve(KernelMapping(), {0xffffffff81000125}), 0xffffffff81000125),
             "startup_64");
 }
 
 TEST(KernelSymbols, SavedTablesMayBeCompressed) {
   FakeRoot root;
-  for (const std::string& bytes : {Table(), Xz(Table()), Gzip(Table())}) {
+  for (const std::string& bytes : {KernelTable(), Xz(KernelTable()), Gzip(KernelTable())}) {
     LiveSymbolizerOptions options = Options(root);
     options.live = false;
     options.kallsyms_path = root.Write("/saved", bytes);
@@ -186,7 +180,7 @@ TEST(KernelSymbols, SavedTablesMayBeCompressed) {
               "startup_64");
   }
   LiveSymbolizerOptions options = Options(root);
-  options.kallsyms_path = root.Write("/saved", Xz(Table()).substr(0, 900));
+  options.kallsyms_path = root.Write("/saved", Xz(KernelTable()).substr(0, 900));
   LiveSymbolizer symbolizer(options);
   const Resolved resolved = symbolizer.Resolve(KernelMapping(), {0xffffffff81000125});
   EXPECT_TRUE(resolved.functions.empty());
@@ -200,7 +194,7 @@ std::string Note(const std::string& id) {
 
 TEST(KernelSymbols, AnotherKernelsSamplesGetNoNamesFromThisOne) {
   FakeRoot root;
-  root.Write("/proc/kallsyms", Table());
+  root.Write("/proc/kallsyms", KernelTable());
   root.Write("/sys/kernel/notes", Note(std::string(20, 'a')));
   LiveSymbolizerOptions options = Options(root);
   options.live = false;

@@ -19,6 +19,9 @@ std::string SamplePath(const std::string& variant);
 // mapping of the kernel would have it.
 uint64_t SampleOffset(const std::string& variant, const std::string& function);
 
+// What "hidden" is called in C++.
+inline constexpr char kHidden[] = "(anonymous namespace)::Hidden(int)";
+
 std::shared_ptr<const ElfFile> OpenElfBytes(const std::string& bytes);
 std::string BuildIdOf(const std::string& bytes);
 

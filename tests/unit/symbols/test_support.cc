@@ -36,6 +36,12 @@ void FakeRoot::Link(const std::string& name, const std::string& target) const {
   std::filesystem::create_symlink(target, full);
 }
 
+LiveSymbolizerOptions Options(const FakeRoot& root) {
+  LiveSymbolizerOptions options;
+  options.root = root.path();
+  return options;
+}
+
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.good()) << path;

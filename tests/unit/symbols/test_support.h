@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "xenprof/symbols/live_symbolizer.h"
 #include "xenprof/symbols/symbolizer.h"
 
 namespace xenprof::symbols {
@@ -27,6 +28,9 @@ class FakeRoot {
  private:
   std::string path_;
 };
+
+// Of a symbolizer that finds its files in `root`.
+LiveSymbolizerOptions Options(const FakeRoot& root);
 
 std::string ReadFile(const std::string& path);
 std::string TestData(const std::string& name);  // full path of tests/data/symbols/NAME

@@ -23,8 +23,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kHidden[] = "(anonymous namespace)::Hidden(int)";
-
 TEST(UserFiles, ANotedFileOutlivesItsDeletion) {
   FakeRoot root;
   const std::string bytes = ReadFile(SamplePath("plain"));

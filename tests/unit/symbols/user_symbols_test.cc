@@ -19,14 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kHidden[] = "(anonymous namespace)::Hidden(int)";
-
-LiveSymbolizerOptions Options(const FakeRoot& root) {
-  LiveSymbolizerOptions options;
-  options.root = root.path();
-  return options;
-}
-
 std::string DebugPath(const std::string& build_id) {
   const std::string hex = absl::BytesToHexString(build_id);
   return "/usr/lib/debug/.build-id/" + hex.substr(0, 2) + "/" + hex.substr(2) + ".debug";

@@ -15,17 +15,11 @@ const std::string kId = "\x8f\x13\x3d\xbb\xef\xb3\x0b\xe6\x30\x9f\x04\x30\xa5\x0
 constexpr uint64_t kLstarEnter = 0xffff82d040201180;
 constexpr uint64_t kIdleLoop = 0xffff82d0402f7d80;
 
-std::string Table() { return ReadFile(TestData("xensyms-extract.txt")); }
-
-LiveSymbolizerOptions Options(const FakeRoot& root) {
-  LiveSymbolizerOptions options;
-  options.root = root.path();
-  return options;
-}
+std::string XenTable() { return ReadFile(TestData("xensyms-extract.txt")); }
 
 TEST(XenSymbols, ComeFromXensyms) {
   FakeRoot root;
-  root.Write("/proc/xen/xensyms", Table());
+  root.Write("/proc/xen/xensyms", XenTable());
   root.Write("/sys/hypervisor/properties/buildid", kId);
   LiveSymbolizer symbolizer(Options(root));
   const Resolved resolved = symbolizer.Resolve(
@@ -48,14 +42,14 @@ TEST(XenSymbols, ComeFromXensyms) {
 
 TEST(XenSymbols, KernelAddressesAreNotXens) {
   FakeRoot root;
-  root.Write("/proc/xen/xensyms", Table() + "ffffffff81000000 T not_of_xen\n");
+  root.Write("/proc/xen/xensyms", XenTable() + "ffffffff81000000 T not_of_xen\n");
   LiveSymbolizer symbolizer(Options(root));
   EXPECT_TRUE(symbolizer.Resolve(XenMapping(), {0xffffffff81000004}).functions.empty());
 }
 
 TEST(XenSymbols, AnotherBuildIsNeverUsed) {
   FakeRoot root;
-  root.Write("/proc/xen/xensyms", Table());
+  root.Write("/proc/xen/xensyms", XenTable());
   root.Write("/sys/hypervisor/properties/buildid", kId);
   LiveSymbolizer symbolizer(Options(root));
   const Resolved resolved = symbolizer.Resolve(XenMapping(std::string(20, 'x')), {kLstarEnter + 5});
@@ -65,7 +59,7 @@ TEST(XenSymbols, AnotherBuildIsNeverUsed) {
 
 TEST(XenSymbols, ImportTakesThisMachinesTableOnlyForTheSameBuild) {
   FakeRoot root;
-  root.Write("/proc/xen/xensyms", Table());
+  root.Write("/proc/xen/xensyms", XenTable());
   root.Write("/sys/hypervisor/properties/buildid", kId);
   LiveSymbolizerOptions options = Options(root);
   options.live = false;
@@ -76,7 +70,7 @@ TEST(XenSymbols, ImportTakesThisMachinesTableOnlyForTheSameBuild) {
 
 TEST(XenSymbols, ATextGivenByTheUserIsTakenAtItsWord) {
   FakeRoot root;
-  for (const std::string& bytes : {Table(), Xz(Table()), Gzip(Table())}) {
+  for (const std::string& bytes : {XenTable(), Xz(XenTable()), Gzip(XenTable())}) {
     LiveSymbolizerOptions options = Options(root);
     options.live = false;
     options.xen_symbol_files = {root.Write("/given", bytes)};
@@ -90,7 +84,7 @@ TEST(XenSymbols, ATextGivenByTheUserIsTakenAtItsWord) {
 TEST(XenSymbols, AMapIsUsedBesideAnImageOfTheRightBuild) {
   FakeRoot root;
   root.Write("/sys/hypervisor/properties/buildid", kId);
-  root.Write("/boot/xen-4.17.map", Table());
+  root.Write("/boot/xen-4.17.map", XenTable());
   const std::string image =
       std::string(300 << 10, 'i') + std::string("\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0", 16);
   root.Write("/boot/xen-4.17.gz", Gzip(image + std::string(20, 'y') + std::string(1000, 'i')));
@@ -106,7 +100,7 @@ TEST(XenSymbols, AMapIsUsedBesideAnImageOfTheRightBuild) {
 
 TEST(XenSymbols, IdleFunctionsAreKnown) {
   FakeRoot root;
-  root.Write("/proc/xen/xensyms", Table());
+  root.Write("/proc/xen/xensyms", XenTable());
   LiveSymbolizer symbolizer(Options(root));
   const auto ranges = symbolizer.XenIdleRanges();
   const auto idle = [&ranges](uint64_t address) {

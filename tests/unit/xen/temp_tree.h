@@ -10,6 +10,8 @@
 
 namespace xenprof::xen {
 
+inline constexpr char kBoot[] = "01234567-89ab-cdef-0123-456789abcdef";  // as /proc has it
+
 class TempTree {
  public:
   TempTree() {

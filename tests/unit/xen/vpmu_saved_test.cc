@@ -9,7 +9,6 @@
 namespace xenprof::xen {
 namespace {
 
-constexpr char kBoot[] = "01234567-89ab-cdef-0123-456789abcdef";
 const SavedVpmu kSaved{kBoot, PmuMode::kHv, 0x4};
 
 TEST(SavedVpmu, RoundTrip) {

@@ -18,7 +18,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr char kBoot[] = "01234567-89ab-cdef-0123-456789abcdef";
 constexpr char kOtherBoot[] = "11111111-89ab-cdef-0123-456789abcdef";
 
 class VpmuTest : public testing::Test {

@@ -34,6 +34,10 @@ struct CommandContext {
   int exit_status = kExitOk;
 };
 
+// All of the program. In the library with the commands: whatever sees the parser, which is all headers, costs as much
+// to compile as the rest of the client.
+int Main(int argc, char** argv);
+
 // "xenprofctl: MESSAGE" on stderr; kExitUsage for InvalidArgument, else kExitFailed.
 int ReportError(const absl::Status& status);
 

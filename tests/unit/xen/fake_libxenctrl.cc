@@ -52,7 +52,8 @@ int xc_version(xc_interface*, int command, void* arg) {
   if (Fails("xc_version")) return -1;
   const auto fill = [arg](size_t bytes, const std::string& text) {
     // As Xen does: the whole array, not necessarily with a zero at its end.
-    strncpy(static_cast<char*>(arg), text.c_str(), bytes);
+    memset(arg, 0, bytes);
+    memcpy(arg, text.data(), std::min(bytes, text.size()));
     return 0;
   };
   switch (command) {

@@ -1,46 +1,49 @@
-// The hot path by stages: from a ring to a block on disk, and back to a flame graph. Every figure is time per
-// sample.
+// The hot path by stages: from a ring to a block on disk. Every figure is time per sample.
+//
+// BM_Flat is the figure that must not rise with the number of CPUs: as many samples whatever the number of
+// rings, and more of them than a core's share of the last level of cache holds. To compare its rows on a busy
+// machine: --benchmark_filter=Flat --benchmark_repetitions=9 --benchmark_enable_random_interleaving=true
 #include <array>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "bench_main.h"
 #include "benchmark/benchmark.h"
+#include "hot_path.h"
 #include "synthetic.h"
-#include "xenprof/chunk/writer.h"
-#include "xenprof/merge/assembler.h"
 #include "xenprof/merge/batch.h"
 
 namespace xenprof::bench {
 namespace {
 
-const perf::RecordLayout kLayout = LiveLayout();
-constexpr size_t kHandOnSamples = 2048;  // as the daemon's readers do
-
-// Images are made once per shape: making them costs more than reading them.
-Synthetic& ImageOf(const benchmark::State& state) {
-  static std::map<std::array<int64_t, 3>, std::unique_ptr<Synthetic>> images;
-  auto& image = images[{state.range(0), state.range(1), state.range(2)}];
-  if (image == nullptr) {
-    Shape shape;
-    shape.depth = static_cast<int>(state.range(0));
-    shape.distinct = static_cast<int>(state.range(1));
-    shape.rings = static_cast<int>(state.range(2));
-    image = std::make_unique<Synthetic>(shape);
-  }
+// Making an image costs more than reading it, and keeping them all costs memory.
+Synthetic& ImageOf(const Shape& shape) {
+  static std::map<std::array<int, 4>, std::unique_ptr<Synthetic>> images;
+  const std::array<int, 4> key = {shape.depth, shape.distinct, shape.rings, shape.samples};
+  if (images.count(key) == 0 && images.size() >= 4) images.clear();
+  auto& image = images[key];
+  if (image == nullptr) image = std::make_unique<Synthetic>(shape);
   return *image;
 }
+Synthetic& ImageOf(const benchmark::State& state, int samples = 200000) {
+  Shape shape;
+  shape.depth = static_cast<int>(state.range(0));
+  shape.distinct = static_cast<int>(state.range(1));
+  shape.rings = static_cast<int>(state.range(2));
+  shape.samples = Samples(samples);
+  return ImageOf(shape);
+}
 
-void PerSample(benchmark::State& state, const Synthetic& image) {
+void PerSample(benchmark::State& state, const RingImages& image) {
   state.SetItemsProcessed(state.iterations() * image.samples());
   state.counters["per_sample"] =
       benchmark::Counter(static_cast<double>(state.iterations()) * image.samples(),
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-void BM_Drain(benchmark::State& state) {
-  Synthetic& image = ImageOf(state);
+void Drain(benchmark::State& state, RingImages& image) {
   for (auto _ : state) {
     uint64_t bytes = 0;
     for (size_t ring = 0; ring < image.rings(); ++ring) {
@@ -51,13 +54,13 @@ void BM_Drain(benchmark::State& state) {
   PerSample(state, image);
 }
 
-void BM_Decode(benchmark::State& state) {
-  Synthetic& image = ImageOf(state);
+void Decode(benchmark::State& state, RingImages& image) {
+  const perf::RecordLayout layout = image.layout();
   for (auto _ : state) {
     perf::Sample sample;
     for (size_t ring = 0; ring < image.rings(); ++ring) {
       image.Reader(ring).Drain([&](absl::Span<const uint8_t> record) {
-        benchmark::DoNotOptimize(perf::DecodeSample(record, kLayout, &sample).ok());
+        benchmark::DoNotOptimize(perf::DecodeSample(record, layout, &sample).ok());
       });
     }
   }
@@ -65,14 +68,14 @@ void BM_Decode(benchmark::State& state) {
 }
 
 // To batches: drain, decode, merge, intern within the batch.
-void BM_Batch(benchmark::State& state) {
-  Synthetic& image = ImageOf(state);
+void Batch(benchmark::State& state, RingImages& image) {
+  const perf::RecordLayout layout = image.layout();
   merge::CpuBatch recycled;
   for (auto _ : state) {
     for (size_t ring = 0; ring < image.rings(); ++ring) {
-      merge::BatchBuilder builder(static_cast<uint32_t>(ring), {});
+      merge::BatchBuilder builder(static_cast<uint32_t>(ring), image.options());
       image.Reader(ring).Drain([&](absl::Span<const uint8_t> record) {
-        builder.AddRecord(record, kLayout);
+        builder.AddRecord(record, layout);
         if (builder.samples() >= kHandOnSamples) recycled = builder.Take(0, std::move(recycled));
       });
     }
@@ -81,59 +84,76 @@ void BM_Batch(benchmark::State& state) {
 }
 
 // Everything up to the block in the file, names apart: what steady collection costs.
-void BM_WholePath(benchmark::State& state) {
-  Synthetic& image = ImageOf(state);
-  const std::string folder = std::filesystem::temp_directory_path() / "xenprof-bench";
-  std::filesystem::create_directories(folder);
-  const std::string path = folder + "/bench.xenprof";
+void WholePath(benchmark::State& state, RingImages& image) {
+  TemporaryFolder folder;
+  HotPath path(&image, folder.File("bench.xenprof"));
   uint64_t bytes = 0;
   for (auto _ : state) {
     state.PauseTiming();
-    std::filesystem::remove(path + ".partial");
-    chunk::WriterOptions options;
-    options.sync = false;
-    auto writer = chunk::ChunkWriter::Create(path, proto::Header(), options);
-    if (!writer.ok()) {
-      state.SkipWithError(std::string(writer.status().message()).c_str());
-      return;
-    }
-    merge::Assembler assembler;
-    image.Describe(&assembler);
+    absl::Status status = path.Prepare();
     state.ResumeTiming();
-    for (size_t ring = 0; ring < image.rings(); ++ring) {
-      merge::BatchBuilder builder(static_cast<uint32_t>(ring), {});
-      image.Reader(ring).Drain([&](absl::Span<const uint8_t> record) {
-        builder.AddRecord(record, kLayout);
-        if (builder.samples() >= kHandOnSamples)
-          assembler.AddBatch(builder.Take(0, assembler.TakeRecycled()));
-      });
-      assembler.AddBatch(builder.Take(image.end_ns()));
+    if (status.ok()) status = path.Run();
+    if (!status.ok()) {
+      state.SkipWithError(std::string(status.message()).c_str());
+      break;
     }
-    merge::Window window;
-    window.start_ns = image.first_ns();
-    assembler.Advance(image.end_ns(), &window);
-    if (window.samples() != static_cast<size_t>(image.samples())) state.SkipWithError("samples were lost");
-    if (!(*writer)->WriteBlock(window, assembler.tables(), 0).ok())
-      state.SkipWithError("the block was not written");
-    bytes = (*writer)->bytes();
+    bytes = path.writer().bytes();
   }
   PerSample(state, image);
   state.counters["bytes_per_sample"] = static_cast<double>(bytes) / image.samples();
-  std::filesystem::remove_all(folder);
+}
+
+void BM_Drain(benchmark::State& state) { Drain(state, ImageOf(state)); }
+void BM_Decode(benchmark::State& state) { Decode(state, ImageOf(state)); }
+void BM_Batch(benchmark::State& state) { Batch(state, ImageOf(state)); }
+void BM_WholePath(benchmark::State& state) { WholePath(state, ImageOf(state)); }
+void BM_Flat(benchmark::State& state) {
+  Synthetic& image = ImageOf(state, 1 << 19);
+  WholePath(state, image);
+  state.counters["ring_MB"] = static_cast<double>(image.bytes()) / 1e6;
 }
 
 void Shapes(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"depth", "distinct", "rings"});
+  benchmark->ArgNames({"depth", "distinct", "rings"})->Unit(benchmark::kMillisecond);
   for (int depth : {5, 20, 60, 127}) benchmark->Args({depth, 1000, 2});
   for (int distinct : {10, 10000, 100000}) benchmark->Args({20, distinct, 2});
   for (int rings : {16, 64, 256}) benchmark->Args({20, 1000, rings});
 }
-BENCHMARK(BM_Drain)->Apply(Shapes)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_Decode)->Apply(Shapes)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_Batch)->Apply(Shapes)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_WholePath)->Apply(Shapes)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Drain)->Apply(Shapes);
+BENCHMARK(BM_Decode)->Apply(Shapes);
+BENCHMARK(BM_Batch)->Apply(Shapes);
+BENCHMARK(BM_WholePath)->Apply(Shapes);
+void Flat(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"depth", "distinct", "rings"})->Unit(benchmark::kMillisecond);
+  for (int rings : {2, 16, 64, 256}) benchmark->Args({20, 1000, rings});
+}
+BENCHMARK(BM_Flat)->Apply(Flat);
+
+// What real rings held: samples of every kind a host with hypervisor stacks gives, and of one without a PMU.
+void OfCapture(benchmark::State& state, const char* name, void (*run)(benchmark::State&, RingImages&)) {
+  static std::map<std::string, absl::StatusOr<std::unique_ptr<RingImages>>> captures;
+  auto capture = captures.find(name);
+  if (capture == captures.end()) {
+    merge::MergeOptions options;
+    options.hypervisor_stacks = std::string(name) == "hv";
+    options.software_clock_on_xen = !options.hypervisor_stacks;
+    const std::string path = std::string(XENPROF_TEST_DATA "/perf/") + name + ".data.xz";
+    capture = captures.emplace(name, Captured(path, Samples(200000), options)).first;
+  }
+  if (!capture->second.ok()) {
+    state.SkipWithError(std::string(capture->second.status().message()).c_str());
+    return;
+  }
+  run(state, **capture->second);
+}
+BENCHMARK_CAPTURE(OfCapture, hv / drain, "hv", Drain)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, hv / decode, "hv", Decode)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, hv / batch, "hv", Batch)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, hv / whole_path, "hv", WholePath)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, swclock / drain, "swclock", Drain)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, swclock / decode, "swclock", Decode)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, swclock / batch, "swclock", Batch)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(OfCapture, swclock / whole_path, "swclock", WholePath)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace xenprof::bench
-
-BENCHMARK_MAIN();

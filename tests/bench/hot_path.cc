@@ -6,11 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "xenprof/merge/batch.h"
 
 namespace xenprof::bench {
 
-HotPath::HotPath(RingImages* images, std::string path) : images_(images), path_(std::move(path)) {}
+HotPath::HotPath(RingImages* images, std::string path) : images_(images), path_(std::move(path)) {
+  for (size_t ring = 0; ring < images->rings(); ++ring) {
+    builders_.push_back(
+        std::make_unique<merge::BatchBuilder>(static_cast<uint32_t>(ring), images->options()));
+  }
+}
 HotPath::~HotPath() = default;
 
 absl::Status HotPath::Prepare(const proto::Header& header) {
@@ -30,7 +34,7 @@ absl::Status HotPath::Prepare(const proto::Header& header) {
 absl::Status HotPath::Run(int blocks) {
   const perf::RecordLayout layout = images_->layout();
   for (size_t ring = 0; ring < images_->rings(); ++ring) {
-    merge::BatchBuilder builder(static_cast<uint32_t>(ring), images_->options());
+    merge::BatchBuilder& builder = *builders_[ring];
     images_->Reader(ring).Drain([&](absl::Span<const uint8_t> record) {
       builder.AddRecord(record, layout);
       if (builder.samples() >= kHandOnSamples)
@@ -38,18 +42,18 @@ absl::Status HotPath::Run(int blocks) {
     });
     assembler_->AddBatch(builder.Take(images_->end_ns()));
   }
-  merge::Window window;
-  window.start_ns = images_->first_ns();
+  window_.Clear();
+  window_.start_ns = images_->first_ns();
   const uint64_t step_ns = (images_->end_ns() - images_->first_ns()) / blocks;
   size_t samples = 0;
   for (int block = 1; block <= blocks; ++block) {
     const uint64_t until_ns = block == blocks ? images_->end_ns() : images_->first_ns() + block * step_ns;
-    assembler_->Advance(until_ns, &window);
-    samples += window.samples();
-    if (absl::Status status = writer_->WriteBlock(window, assembler_->tables(), 0); !status.ok())
+    assembler_->Advance(until_ns, &window_);
+    samples += window_.samples();
+    if (absl::Status status = writer_->WriteBlock(window_, assembler_->tables(), 0); !status.ok())
       return status;
-    window.Clear();
-    window.start_ns = until_ns;
+    window_.Clear();
+    window_.start_ns = until_ns;
   }
   if (samples != static_cast<size_t>(images_->samples())) {
     return absl::InternalError(absl::StrCat(samples, " samples of ", images_->samples(), " arrived"));

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "synthetic.h"
 #include "xenprof/chunk/writer.h"
 #include "xenprof/merge/assembler.h"
+#include "xenprof/merge/batch.h"
+#include "xenprof/merge/window.h"
 
 namespace xenprof::bench {
 
@@ -21,7 +24,8 @@ class HotPath {
   HotPath(RingImages* images, std::string path);
   ~HotPath();
 
-  // A new file, and no table of the run before. Not part of what is measured.
+  // A new file, and no table of the run before. Not part of what is measured. What a daemon keeps from block
+  // to block is kept from run to run: the readers' memory and the window's.
   absl::Status Prepare(const proto::Header& header = {});
   // The samples in `blocks` blocks of equal time.
   absl::Status Run(int blocks = 1);
@@ -34,6 +38,8 @@ class HotPath {
   const std::string path_;
   std::unique_ptr<chunk::ChunkWriter> writer_;
   std::unique_ptr<merge::Assembler> assembler_;
+  std::vector<std::unique_ptr<merge::BatchBuilder>> builders_;  // of each ring
+  merge::Window window_;
 };
 
 // A folder that is gone with this object.

@@ -43,6 +43,7 @@ absl::Status Render(std::vector<profile::Input> inputs, const profile::TimeWindo
   const bool report = options.format == Format::kText || options.format == Format::kJson;
   if (pprof || (report && options.lines > 0)) build.granularity = profile::Granularity::kAddress;
   build.by_task = !report;
+  build.tasks_by_name = options.format == Format::kFolded || options.format == Format::kHtml;
   build.by_cpu = pprof;
   const absl::StatusOr<profile::Profile> profile = profile::BuildProfile(std::move(inputs), window, build);
   if (!profile.ok()) return profile.status();

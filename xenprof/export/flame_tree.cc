@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "xenprof/export/roots.h"
+#include "xenprof/profile/pair_index.h"
 
 namespace xenprof::exporter {
 
@@ -22,15 +23,12 @@ class TreeBuilder {
     AddNode(0, AddLabel({FlameLabel::Type::kAll, FrameKind::kUnknown, "all", "", 0}));
     AddRoots();
     nodes_.reserve(profile_.nodes.size());
-    places_.reserve(profile_.nodes.size());
+    places_.Reserve(profile_.nodes.size(), profile_.nodes.size());
     selfs_.reserve(profile_.samples.size());
     for (size_t i = 0; i < profile_.samples.size(); ++i) {
       const profile::Sample& sample = profile_.samples[i];
       selfs_.push_back({Place(roots_.of_sample[i], sample.node), sample.origin, sample.count});
     }
-    std::sort(selfs_.begin(), selfs_.end(), [](const Self& a, const Self& b) {
-      return std::tie(a.node, a.origin) < std::tie(b.node, b.origin);
-    });
     SumTotals();
     SortChildren();
     Emit();
@@ -56,6 +54,8 @@ class TreeBuilder {
     return static_cast<uint32_t>(nodes_.size() - 1);
   }
 
+  absl::string_view Keep(const std::string& name) { return tree_.other_names.emplace_back(name); }
+
   void AddRoots() {
     absl::flat_hash_map<std::string, uint32_t> hosts;
     for (const Root& root : roots_.roots) {
@@ -65,12 +65,12 @@ class TreeBuilder {
         const auto [entry, is_new] = hosts.try_emplace(hostname, 0);
         if (is_new) {
           entry->second =
-              AddNode(0, AddLabel({FlameLabel::Type::kHost, FrameKind::kUnknown, hostname, "", 0}));
+              AddNode(0, AddLabel({FlameLabel::Type::kHost, FrameKind::kUnknown, Keep(hostname), "", 0}));
         }
         parent = entry->second;
       }
       root_nodes_.push_back(
-          AddNode(parent, AddLabel({FlameLabel::Type::kRoot, FrameKind::kUnknown, root.label, "", 0})));
+          AddNode(parent, AddLabel({FlameLabel::Type::kRoot, FrameKind::kUnknown, Keep(root.label), "", 0})));
     }
   }
 
@@ -78,28 +78,32 @@ class TreeBuilder {
     uint32_t& label = function_labels_[id];
     if (label == 0) {  // 0 is "all"
       const profile::Function& function = profile_.functions[id];
-      label = AddLabel({FlameLabel::Type::kFunction, function.kind, std::string(profile_.str(function.name)),
-                        std::string(profile_.str(function.module)), function.address});
+      const bool own_name = !function.named && function.kind != FrameKind::kGuestKernel &&
+                            function.kind != FrameKind::kGuestUser;
+      label = AddLabel({FlameLabel::Type::kFunction, function.kind, profile_.str(function.name),
+                        profile_.str(function.module), function.address, own_name});
     }
     return label;
   }
 
   // The tree's node for a stack of the profile below a root.
   uint32_t Place(uint32_t root, uint32_t stack) {
+    // Pairs come leaf first, tree nodes root first: a new pair's place is filled in on the way back.
     path_.clear();
     uint32_t place = root_nodes_[root];
     for (uint32_t node = stack; node != 0; node = profile_.nodes[node].parent) {
-      const auto known = places_.find(uint64_t{root} << 32 | node);
-      if (known != places_.end()) {
-        place = known->second;
+      const auto [pair, is_new] = places_.Insert(node, root);
+      if (!is_new) {
+        place = place_of_pair_[pair];
         break;
       }
-      path_.push_back(node);
+      place_of_pair_.push_back(0);
+      path_.push_back({node, pair});
     }
     for (size_t i = path_.size(); i-- > 0;) {
-      const uint32_t frame = profile_.nodes[path_[i]].frame;
+      const uint32_t frame = profile_.nodes[path_[i].first].frame;
       place = AddNode(place, FunctionLabel(profile_.line(profile_.frames[frame]).function));
-      places_.emplace(uint64_t{root} << 32 | path_[i], place);
+      place_of_pair_[path_[i].second] = place;
     }
     return place;
   }
@@ -118,6 +122,7 @@ class TreeBuilder {
     for (size_t i = 2; i < first_child_.size(); ++i) first_child_[i] += first_child_[i - 1];
     for (size_t i = 1; i < count; ++i) children_[first_child_[nodes_[i].parent + 1]++] = i;
     for (size_t i = 0; i < count; ++i) {
+      if (first_child_[i + 1] - first_child_[i] < 2) continue;
       std::sort(children_.begin() + first_child_[i], children_.begin() + first_child_[i + 1],
                 [&](uint32_t a, uint32_t b) {
                   if (totals_[a] != totals_[b]) return totals_[a] > totals_[b];
@@ -129,10 +134,13 @@ class TreeBuilder {
   }
 
   void Emit() {
-    // Where each node's entries begin in selfs_, which is sorted by node.
-    std::vector<uint32_t> first(nodes_.size() + 1);
-    for (const Self& self : selfs_) ++first[self.node + 1];
-    for (size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+    // Entries side by side for each node: selfs[first[n]] .. selfs[first[n + 1]].
+    std::vector<uint32_t> first(nodes_.size() + 2);
+    for (const Self& self : selfs_) ++first[self.node + 2];
+    for (size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
+    std::vector<FlameSelf> selfs(selfs_.size());
+    for (const Self& self : selfs_) selfs[first[self.node + 1]++] = {self.origin, self.count};
+    tree_.selfs.reserve(selfs.size());
 
     std::vector<std::pair<uint32_t, uint32_t>> open = {{0, 0}};  // node, depth
     tree_.depth.reserve(nodes_.size());
@@ -144,11 +152,15 @@ class TreeBuilder {
       tree_.depth.push_back(depth);
       tree_.label.push_back(nodes_[node].label);
       tree_.first_self.push_back(tree_.selfs.size());
+      if (first[node + 1] - first[node] > 1) {
+        std::sort(selfs.begin() + first[node], selfs.begin() + first[node + 1],
+                  [](const FlameSelf& a, const FlameSelf& b) { return a.origin < b.origin; });
+      }
       for (uint32_t i = first[node]; i < first[node + 1]; ++i) {
-        if (i > first[node] && selfs_[i].origin == selfs_[i - 1].origin) {
-          tree_.selfs.back().count += selfs_[i].count;
+        if (i > first[node] && selfs[i].origin == selfs[i - 1].origin) {
+          tree_.selfs.back().count += selfs[i].count;
         } else {
-          tree_.selfs.push_back({selfs_[i].origin, selfs_[i].count});
+          tree_.selfs.push_back(selfs[i]);
         }
       }
       for (uint32_t i = first_child_[node + 1]; i-- > first_child_[node];)
@@ -162,11 +174,12 @@ class TreeBuilder {
   FlameTree tree_;
   std::vector<Node> nodes_;  // a parent before its children
   std::vector<uint32_t> root_nodes_, function_labels_;
-  absl::flat_hash_map<uint64_t, uint32_t> places_;  // root << 32 | node of the profile
+  profile::PairIndex places_;  // node of the profile, root
+  std::vector<uint32_t> place_of_pair_;
   std::vector<Self> selfs_;
   std::vector<uint64_t> totals_;
   std::vector<uint32_t> first_child_, children_;
-  std::vector<uint32_t> path_;  // scratch
+  std::vector<std::pair<uint32_t, uint32_t>> path_;  // scratch: node of the profile, pair
 };
 
 }  // namespace

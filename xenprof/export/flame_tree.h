@@ -3,9 +3,11 @@
 #define XENPROF_EXPORT_FLAME_TREE_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "xenprof/profile/profile.h"
 
 namespace xenprof::exporter {
@@ -14,9 +16,10 @@ struct FlameLabel {
   enum class Type : uint8_t { kAll = 0, kHost = 1, kRoot = 2, kFunction = 3 };
   Type type = Type::kFunction;
   FrameKind kind = FrameKind::kUnknown;
-  std::string name;
-  std::string module;    // of a function
-  uint64_t address = 0;  // of a function: see profile::Function
+  absl::string_view name;
+  absl::string_view module;  // of a function
+  uint64_t address = 0;    // of a function: see profile::Function
+  bool own_name = false;  // made of the module's name and the address: no other label has it
 };
 
 struct FlameSelf {
@@ -24,6 +27,7 @@ struct FlameSelf {
   uint64_t count;
 };
 
+// Names are views of the profile's: it has to outlive the tree.
 struct FlameTree {
   std::vector<FlameLabel> labels;
   // In preorder: node 0 is the root, children follow their parent by descending total, then by name.
@@ -31,6 +35,7 @@ struct FlameTree {
   std::vector<uint32_t> label;
   std::vector<uint32_t> first_self;  // entries of node n: selfs[first_self[n]] .. selfs[first_self[n + 1]]
   std::vector<FlameSelf> selfs;
+  std::deque<std::string> other_names;  // those the profile does not have
 
   size_t size() const { return depth.size(); }
 };

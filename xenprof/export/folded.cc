@@ -1,10 +1,13 @@
 #include "xenprof/export/folded.h"
 
+#include <charconv>
+#include <cstring>
+#include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "xenprof/export/roots.h"
+#include "xenprof/profile/pair_index.h"
 
 namespace xenprof::exporter {
 
@@ -86,34 +89,39 @@ absl::Status ExportFolded(const Profile& profile, Output* output) {
     uint64_t count;
   };
   std::vector<Line> lines;
-  absl::flat_hash_map<uint64_t, uint32_t> index;
-  index.reserve(profile.samples.size());
+  profile::PairIndex index;
+  index.Reserve(profile.nodes.size(), profile.samples.size());
+  lines.reserve(profile.samples.size());
   for (size_t i = 0; i < profile.samples.size(); ++i) {
     const profile::Sample& sample = profile.samples[i];
-    const auto [entry, is_new] =
-        index.try_emplace(uint64_t{roots.of_sample[i]} << 32 | sample.node, lines.size());
+    const auto [line, is_new] = index.Insert(sample.node, roots.of_sample[i]);
     if (is_new) lines.push_back({roots.of_sample[i], sample.node, 0});
-    lines[entry->second].count += sample.count;
+    lines[line].count += sample.count;
   }
 
   const FrameTexts texts(profile);
   BufferedOutput out(output);
-  std::vector<uint32_t> path;
+  std::vector<absl::string_view> path;
   uint64_t written = 0;
+  const auto append = [](absl::string_view text, char* to) {
+    std::memcpy(to, text.data(), text.size());
+    return to + text.size();
+  };
   for (const Line& line : lines) {
+    constexpr size_t kCountBytes = 22;  // a blank, 20 digits, a newline
+    size_t bytes = root_texts[line.root].size() + kCountBytes;
     path.clear();
     for (uint32_t node = line.node; node != 0; node = profile.nodes[node].parent) {
-      path.push_back(profile.nodes[node].frame);
+      path.push_back(texts[profile.nodes[node].frame]);
+      bytes += path.back().size();
     }
-    std::string& buffer = out.buffer();
-    buffer += root_texts[line.root];
-    for (size_t i = path.size(); i-- > 0;) {
-      const absl::string_view text = texts[path[i]];
-      buffer.append(text.data(), text.size());
-    }
-    absl::StrAppend(&buffer, " ", line.count, "\n");
+    char* to = append(root_texts[line.root], out.Room(bytes));
+    for (size_t i = path.size(); i-- > 0;) to = append(path[i], to);
+    *to++ = ' ';
+    to = std::to_chars(to, to + kCountBytes - 2, line.count).ptr;
+    *to++ = '\n';
+    out.Advance(to);
     written += line.count;
-    out.MaybeFlush();
   }
   absl::Status flushed = out.Flush();
   if (!flushed.ok()) return flushed;

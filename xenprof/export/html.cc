@@ -1,5 +1,7 @@
 #include "xenprof/export/html.h"
 
+#include <algorithm>
+#include <deque>
 #include <string>
 #include <utility>
 
@@ -19,6 +21,14 @@ namespace xenprof::exporter {
 using profile::Profile;
 
 namespace {
+
+constexpr size_t kMaxNumberBytes = 10;
+
+char* PutNumber(uint64_t value, char* to) {
+  for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+  *to++ = static_cast<char>(value);
+  return to;
+}
 
 void AppendNumber(uint64_t value, std::string* out) {
   while (value >= 0x80) {
@@ -118,45 +128,69 @@ std::string Metadata(const Profile& profile) {
 // The tree's bytes; `written` becomes the samples in it.
 std::string Encode(const Profile& profile, const FlameTree& tree, uint64_t* written) {
   std::string out;
-  out.reserve(tree.size() * 6 + tree.labels.size() * 40);
+  out.reserve(tree.size() * 8 + tree.labels.size() * 40);
   AppendNumber(1, &out);
   AppendText(Metadata(profile), &out);
 
-  absl::flat_hash_map<std::string, uint32_t> ids;
-  std::vector<std::string> strings;
-  const auto id_of = [&](absl::string_view text) {
-    const auto [entry, is_new] = ids.try_emplace(ToUtf8(text), strings.size());
-    if (is_new) strings.push_back(entry->first);
-    return entry->second;
+  absl::flat_hash_map<absl::string_view, uint32_t> ids;
+  std::deque<std::string> cleaned;  // a deque: the views stay good
+  uint32_t string_count = 0;
+  std::string strings, labels;
+  absl::string_view last_module;
+  uint32_t last_module_id = 0;
+  const auto id_of = [&](absl::string_view text, bool own) {
+    const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
+    if (!ascii) text = cleaned.emplace_back(ToUtf8(text));
+    if (!own || !ascii) {
+      const auto [entry, is_new] = ids.try_emplace(text, string_count);
+      if (!is_new) return entry->second;
+    }
+    AppendText(text, &strings);
+    return string_count++;
   };
-  std::string labels;
   for (const FlameLabel& label : tree.labels) {
     AppendNumber(static_cast<uint64_t>(label.type), &labels);
     AppendNumber(static_cast<uint64_t>(label.kind), &labels);
-    AppendNumber(id_of(label.name), &labels);
-    AppendNumber(id_of(label.module), &labels);
+    AppendNumber(id_of(label.name, label.own_name), &labels);
+    if (label.module.data() != last_module.data() || label.module.size() != last_module.size() ||
+        label.module.empty()) {
+      last_module = label.module;
+      last_module_id = id_of(label.module, false);
+    }
+    AppendNumber(last_module_id, &labels);
     AppendNumber(label.address >> 32, &labels);
     AppendNumber(label.address & 0xffffffff, &labels);
   }
-  AppendNumber(strings.size(), &out);
-  for (const std::string& text : strings) AppendText(text, &out);
+  AppendNumber(string_count, &out);
+  out += strings;
   AppendNumber(tree.labels.size(), &out);
   out += labels;
 
   AppendNumber(tree.size(), &out);
   *written = 0;
+  // Through a buffer on the stack: a string would check its capacity at each byte.
+  char buffer[4096];
+  char* to = buffer;
+  const auto put = [&](uint64_t value) {
+    if (to > buffer + sizeof(buffer) - kMaxNumberBytes) {
+      out.append(buffer, static_cast<size_t>(to - buffer));
+      to = buffer;
+    }
+    to = PutNumber(value, to);
+  };
   for (size_t i = 0; i < tree.size(); ++i) {
     // The reader's path holds the node before, at its depth, as last entry.
     const uint32_t path_length = i == 0 ? 0 : tree.depth[i - 1] + 1;
-    AppendNumber(path_length - tree.depth[i], &out);
-    AppendNumber(tree.label[i], &out);
-    AppendNumber(tree.first_self[i + 1] - tree.first_self[i], &out);
+    put(path_length - tree.depth[i]);
+    put(tree.label[i]);
+    put(tree.first_self[i + 1] - tree.first_self[i]);
     for (uint32_t s = tree.first_self[i]; s < tree.first_self[i + 1]; ++s) {
-      AppendNumber(static_cast<uint64_t>(tree.selfs[s].origin), &out);
-      AppendNumber(tree.selfs[s].count, &out);
+      put(static_cast<uint64_t>(tree.selfs[s].origin));
+      put(tree.selfs[s].count);
       *written += tree.selfs[s].count;
     }
   }
+  out.append(buffer, static_cast<size_t>(to - buffer));
   return out;
 }
 

@@ -2,6 +2,8 @@
 #ifndef XENPROF_EXPORT_OUTPUT_H_
 #define XENPROF_EXPORT_OUTPUT_H_
 
+#include <cstddef>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -31,12 +33,16 @@ class StringOutput : public Output {
 // Collects small pieces into large writes. The first error is kept and told by Flush.
 class BufferedOutput {
  public:
-  explicit BufferedOutput(Output* output) : output_(output) { buffer_.reserve(kFlushBytes + 4096); }
-  // To append to; call MaybeFlush() now and then.
-  std::string& buffer() { return buffer_; }
-  void MaybeFlush() {
-    if (buffer_.size() >= kFlushBytes) WriteOut();
+  explicit BufferedOutput(Output* output) : output_(output) { Grow(kFlushBytes); }
+  // Where to write up to `bytes`; Advance says how many were written.
+  char* Room(size_t bytes) {
+    if (capacity_ - used_ < bytes) {
+      WriteOut();
+      if (capacity_ < bytes) Grow(bytes);
+    }
+    return buffer_.get() + used_;
   }
+  void Advance(const char* end) { used_ = static_cast<size_t>(end - buffer_.get()); }
   absl::Status Flush() {
     WriteOut();
     return status_;
@@ -44,13 +50,18 @@ class BufferedOutput {
 
  private:
   static constexpr size_t kFlushBytes = size_t{256} << 10;
+  void Grow(size_t bytes) {
+    buffer_ = std::make_unique_for_overwrite<char[]>(bytes);
+    capacity_ = bytes;
+  }
   void WriteOut() {
-    if (status_.ok()) status_ = output_->Write(buffer_);
-    buffer_.clear();
+    if (status_.ok()) status_ = output_->Write({buffer_.get(), used_});
+    used_ = 0;
   }
 
   Output* output_;
-  std::string buffer_;
+  std::unique_ptr<char[]> buffer_;
+  size_t capacity_ = 0, used_ = 0;
   absl::Status status_;
 };
 

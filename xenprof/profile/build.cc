@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +12,7 @@
 #include "xenprof/chunk/decoder.h"
 #include "xenprof/profile/coverage.h"
 #include "xenprof/profile/interner.h"
+#include "xenprof/profile/stack_counts.h"
 #include "xenprof/profile/translator.h"
 
 namespace xenprof::profile {
@@ -53,25 +53,9 @@ class Builder {
   absl::StatusOr<Profile> Finish(const Selection& selection);
 
  private:
-  struct Key {
-    uint64_t stack_task;
-    uint64_t domain_cpu;
-    bool operator==(const Key& other) const {
-      return stack_task == other.stack_task && domain_cpu == other.domain_cpu;
-    }
-    template <typename H>
-    friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.stack_task, key.domain_cpu);
-    }
-  };
-  struct Sum {
-    uint64_t count = 0, time_ns = 0;
-  };
-  using Sums = absl::flat_hash_map<Key, Sum>;
-
   uint64_t AddBlock(const proto::Block& block, const chunk::ChunkDecoder& decoder, const SelectedChunk& chunk,
-                    uint32_t host, Sums* sums);
-  void AddSums(const Sums& sums, const chunk::ChunkDecoder& decoder, uint32_t host);
+                    uint32_t host, StackCounts* counts);
+  void AddCounts(const StackCounts& counts, const chunk::ChunkDecoder& decoder, uint32_t host);
   void AddMode(uint32_t host, const proto::Mode& mode, uint64_t samples);
   void AddHypervisor(uint32_t host, const proto::HypervisorFacts& facts);
 
@@ -83,7 +67,7 @@ class Builder {
 };
 
 uint64_t Builder::AddBlock(const proto::Block& block, const chunk::ChunkDecoder& decoder,
-                           const SelectedChunk& chunk, uint32_t host, Sums* sums) {
+                           const SelectedChunk& chunk, uint32_t host, StackCounts* counts) {
   // Changes of frequency within the block, ascending.
   std::vector<std::pair<uint64_t, uint64_t>> periods;
   for (const proto::Incident& incident : block.incidents()) {
@@ -97,9 +81,6 @@ uint64_t Builder::AddBlock(const proto::Block& block, const chunk::ChunkDecoder&
   uint64_t taken = 0;
   if (chunk.wanted.Overlap(range) > 0) {
     const bool whole = chunk.wanted.Covers(range);
-    const uint64_t cpu_mask = options_.by_cpu ? ~uint64_t{0} : 0,
-                   domain_mask = options_.by_domain ? ~uint64_t{0} : 0,
-                   task_mask = options_.by_task ? ~uint64_t{0} : 0;
     uint32_t last_cpu = 0;
     uint64_t of_cpu = 0;
     const uint64_t period_ns = period_ns_;
@@ -117,10 +98,7 @@ uint64_t Builder::AddBlock(const proto::Block& block, const chunk::ChunkDecoder&
           for (const auto& [since, changed] : periods) {
             if (time_ns >= since) period = changed;
           }
-          Sum& sum = (*sums)[{uint64_t{stack} << 32 | (task & task_mask),
-                              (domain & domain_mask) << 32 | (cpu & cpu_mask)}];
-          ++sum.count;
-          sum.time_ns += period;
+          counts->Add(stack, task, domain, cpu, period);
         });
     if (of_cpu > 0) coverage_.AddSamples(host, last_cpu, of_cpu);
     taken += of_cpu;
@@ -153,37 +131,36 @@ void Builder::AddHypervisor(uint32_t host, const proto::HypervisorFacts& facts) 
   if (!facts.unavailable_reason().empty()) to.xen_unavailable = facts.unavailable_reason();
 }
 
-void Builder::AddSums(const Sums& sums, const chunk::ChunkDecoder& decoder, uint32_t host) {
+void Builder::AddCounts(const StackCounts& counts, const chunk::ChunkDecoder& decoder, uint32_t host) {
   Translator translator(decoder, host, options_.granularity, options_.inlines, &interner_);
-  // In the order of ids, not of a hash table: the same chunks give the same file.
-  std::vector<std::pair<Key, Sum>> sorted(sums.begin(), sums.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return a.first.stack_task != b.first.stack_task ? a.first.stack_task < b.first.stack_task
-                                                    : a.first.domain_cpu < b.first.domain_cpu;
-  });
   Totals& totals = profile_.totals;
-  for (const auto& [key, sum] : sorted) {
-    const auto stack_id = static_cast<uint32_t>(key.stack_task >> 32);
+  counts.ForEachStack([&](uint32_t stack_id, absl::Span<const StackCounts::Sum> sums) {
     const merge::Stack& stack = decoder.tables().stacks[stack_id];
     Sample sample;
     sample.node = translator.Node(stack_id);
-    sample.task = options_.by_task ? translator.Task(static_cast<uint32_t>(key.stack_task)) : 0;
-    sample.domain = translator.Domain(static_cast<uint32_t>(key.domain_cpu >> 32));
-    sample.cpu = options_.by_cpu ? static_cast<uint32_t>(key.domain_cpu) : kAnyCpu;
     sample.host = host;
     sample.origin = stack.origin;
     sample.flags = stack.flags;
-    sample.count = sum.count;
-    sample.time_ns = sum.time_ns;
-    interner_.AddSample(sample);
-    profile_.hosts[host].samples += sum.count;
-    totals.samples += sum.count;
-    totals.time_ns += sum.time_ns;
-    totals.by_origin[static_cast<size_t>(stack.origin)] += sum.count;
-    if ((stack.flags & kStackGuessedOrigin) != 0) totals.guessed_origin += sum.count;
-    if ((stack.flags & kStackTruncated) != 0) totals.truncated += sum.count;
-    if ((stack.flags & kStackNoUserCallers) != 0) totals.no_user_callers += sum.count;
-  }
+    uint64_t samples = 0;
+    for (const StackCounts::Sum& sum : sums) {
+      sample.task = !options_.by_task        ? 0
+                    : options_.tasks_by_name ? translator.TaskOfName(sum.task)
+                                             : translator.Task(sum.task);
+      sample.domain = translator.Domain(sum.domain);
+      sample.cpu = options_.by_cpu ? sum.cpu : kAnyCpu;
+      sample.count = sum.count;
+      sample.time_ns = sum.time_ns;
+      interner_.AddSample(sample);
+      samples += sum.count;
+      totals.time_ns += sum.time_ns;
+    }
+    profile_.hosts[host].samples += samples;
+    totals.samples += samples;
+    totals.by_origin[static_cast<size_t>(stack.origin)] += samples;
+    if ((stack.flags & kStackGuessedOrigin) != 0) totals.guessed_origin += samples;
+    if ((stack.flags & kStackTruncated) != 0) totals.truncated += samples;
+    if ((stack.flags & kStackNoUserCallers) != 0) totals.no_user_callers += samples;
+  });
 }
 
 absl::Status Builder::AddChunk(SelectedChunk selected) {
@@ -211,7 +188,8 @@ absl::Status Builder::AddChunk(SelectedChunk selected) {
   const std::vector<Interval>& parts = selected.wanted.intervals();
   reader.SetWindow(parts.front().start, parts.back().end);
   chunk::ChunkDecoder decoder(header, {.salvage = options_.salvage});
-  Sums sums;
+  StackCounts counts(decoder.tables().tasks,
+                     {options_.by_task, options_.tasks_by_name, options_.by_domain, options_.by_cpu});
   uint64_t taken = 0;
   AddMode(host, decoder.mode(), 0);
   proto::Payload payload;
@@ -226,12 +204,12 @@ absl::Status Builder::AddChunk(SelectedChunk selected) {
       continue;
     }
     if (!payload.has_block()) continue;
-    const uint64_t of_block = AddBlock(payload.block(), decoder, selected, host, &sums);
+    const uint64_t of_block = AddBlock(payload.block(), decoder, selected, host, &counts);
     taken += of_block;
     AddMode(host, decoder.mode(), of_block);
   }
   AddHypervisor(host, decoder.hypervisor());
-  AddSums(sums, decoder, host);
+  AddCounts(counts, decoder, host);
 
   if (selected.sealed && selected.wanted.Covers(selected.range) && taken != selected.samples) {
     const std::string text =

@@ -14,6 +14,8 @@ struct BuildOptions {
   Granularity granularity = Granularity::kFunction;
   // Dimensions samples are told apart by, beside stack, origin and host.
   bool by_task = true;
+  // Tasks of one name count as one, whose pid and tid are 0: for formats that show nothing else of them.
+  bool tasks_by_name = false;
   bool by_domain = true;
   bool by_cpu = false;
   // Inlined functions and source lines where the chunks carry them.

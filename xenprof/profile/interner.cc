@@ -1,5 +1,6 @@
 #include "xenprof/profile/interner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace xenprof::profile {
@@ -15,9 +16,8 @@ Interner::Interner(Profile* profile) : profile_(profile) {
 StringId Interner::String(absl::string_view text) {
   const auto found = strings_.find(text);
   if (found != strings_.end()) return found->second;
-  const StringId id = static_cast<StringId>(profile_->strings.size());
-  profile_->strings.emplace_back(text);
-  strings_.emplace(profile_->strings.back(), id);
+  const StringId id = profile_->strings.Add(text);
+  strings_.emplace(profile_->strings[id], id);
   return id;
 }
 
@@ -41,6 +41,41 @@ uint32_t Interner::AddFunction(const Function& function) {
       functions_.try_emplace({function.name, function.module, function.kind}, profile_->functions.size());
   if (is_new) profile_->functions.push_back(function);
   return entry->second;
+}
+
+// Where `function` is, or where it belongs. A table of ids alone is a quarter of one that holds its keys.
+uint32_t* Interner::UnnamedSlot(const Function& function) {
+  const size_t mask = unnamed_.size() - 1;
+  uint64_t hash =
+      (function.address ^ uint64_t{function.module} << 44 ^ static_cast<uint64_t>(function.kind) << 40) *
+      0x9e3779b97f4a7c15;
+  for (size_t i = (hash ^ hash >> 32) & mask;; i = (i + 1) & mask) {
+    if (unnamed_[i] == 0) return &unnamed_[i];
+    const Function& known = profile_->functions[unnamed_[i] - 1];
+    if (known.address == function.address && known.module == function.module && known.kind == function.kind) {
+      return &unnamed_[i];
+    }
+  }
+}
+
+uint32_t Interner::FindUnnamed(const Function& function) {
+  return unnamed_.empty() ? PairIndex::kNone : *UnnamedSlot(function) - 1;  // kNone of a free one
+}
+
+uint32_t Interner::AddUnnamed(const Function& function) {
+  constexpr size_t kFirstSize = 1024;
+  if (unnamed_count_ * 2 >= unnamed_.size()) {
+    std::vector<uint32_t> before(std::max(kFirstSize, unnamed_.size() * 4));
+    before.swap(unnamed_);
+    for (const uint32_t entry : before) {
+      if (entry != 0) *UnnamedSlot(profile_->functions[entry - 1]) = entry;
+    }
+  }
+  const auto id = static_cast<uint32_t>(profile_->functions.size());
+  *UnnamedSlot(function) = id + 1;
+  profile_->functions.push_back(function);
+  ++unnamed_count_;
+  return id;
 }
 
 uint32_t Interner::AddTask(const Task& task) {
@@ -92,30 +127,30 @@ uint32_t Interner::AddressFrame(uint32_t binary, uint64_t address, const std::ve
   return entry->second;
 }
 
-void Interner::Reserve(size_t nodes) {
+void Interner::Reserve(size_t nodes, size_t frames) {
   // Of further chunks most nodes are known already: growing as usual serves them better.
   if (profile_->nodes.size() > 1) return;
   profile_->nodes.reserve(nodes);
-  children_.reserve(nodes);
-}
-
-uint32_t Interner::Child(uint32_t parent, uint32_t frame) {
-  const auto [entry, is_new] =
-      children_.try_emplace(uint64_t{parent} << 32 | frame, static_cast<uint32_t>(profile_->nodes.size()));
-  if (is_new) profile_->nodes.push_back({parent, frame});
-  return entry->second;
+  children_.Reserve(nodes, nodes);
+  profile_->frames.reserve(frames);
+  profile_->lines.reserve(frames);
+  profile_->functions.reserve(frames);
+  function_frames_.reserve(frames);
 }
 
 void Interner::AddSample(const Sample& sample) {
-  const auto [entry, is_new] =
-      samples_.try_emplace({sample.node, sample.task, sample.domain, sample.cpu, sample.host,
-                            static_cast<uint8_t>(sample.origin), sample.flags},
-                           profile_->samples.size());
+  const SampleKey key = {
+      sample.task, sample.domain, sample.cpu, sample.host, static_cast<uint8_t>(sample.origin), sample.flags};
+  if (last_key_id_ == PairIndex::kNone || key != last_key_) {
+    last_key_ = key;
+    last_key_id_ = sample_keys_.try_emplace(key, sample_keys_.size()).first->second;
+  }
+  const auto [entry, is_new] = samples_.Insert(sample.node, last_key_id_);
   if (is_new) {
     profile_->samples.push_back(sample);
     return;
   }
-  Sample& known = profile_->samples[entry->second];
+  Sample& known = profile_->samples[entry];
   known.count += sample.count;
   known.time_ns += sample.time_ns;
 }

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "xenprof/profile/pair_index.h"
 #include "xenprof/profile/profile.h"
 
 namespace xenprof::profile {
@@ -21,6 +23,15 @@ class Interner {
   uint32_t AddBinary(const Binary& binary);
   // Told apart by name, module and kind; the first one's binary and address stay.
   uint32_t AddFunction(const Function& function);
+  // A function named after its address: told apart by module, kind and address, which its name is made of.
+  // `make_name` is called for a new one only.
+  template <typename MakeName>
+  uint32_t AddUnnamedFunction(Function function, MakeName&& make_name) {
+    const uint32_t known = FindUnnamed(function);
+    if (known != PairIndex::kNone) return known;
+    function.name = profile_->strings.Add(make_name());
+    return AddUnnamed(function);
+  }
   uint32_t AddTask(const Task& task);
   uint32_t AddDomain(const Domain& domain);
   uint32_t AddHost(const Host& host);  // by hostname and boot id
@@ -28,14 +39,23 @@ class Interner {
   uint32_t FunctionFrame(uint32_t function);
   // kAddress: the frame of an address whose lines are `lines`.
   uint32_t AddressFrame(uint32_t binary, uint64_t address, const std::vector<Line>& lines);
-  // So many nodes more may come.
-  void Reserve(size_t nodes);
-  uint32_t Child(uint32_t parent, uint32_t frame);
+  // So much more may come.
+  void Reserve(size_t nodes, size_t frames);
+  uint32_t Child(uint32_t parent, uint32_t frame) {
+    const auto [pair, is_new] = children_.Insert(parent, frame);
+    if (is_new) profile_->nodes.push_back({parent, frame});
+    return pair + 1;  // behind the root, nodes are in the order of their pairs
+  }
   // Adds to the sample that agrees in everything but count and time.
   void AddSample(const Sample& sample);
 
  private:
-  using SampleKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint8_t, uint8_t>;
+  // All of a sample but its node.
+  using SampleKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint8_t, uint8_t>;
+
+  uint32_t* UnnamedSlot(const Function& function);
+  uint32_t FindUnnamed(const Function& function);
+  uint32_t AddUnnamed(const Function& function);
 
   Profile* profile_;
   absl::flat_hash_map<absl::string_view, StringId> strings_;
@@ -45,8 +65,13 @@ class Interner {
   absl::flat_hash_map<std::tuple<uint32_t, uint32_t, StringId, std::string, uint32_t>, uint32_t> domains_;
   std::vector<uint32_t> function_frames_;  // index: function; frame + 1
   absl::flat_hash_map<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>, uint32_t> address_frames_;
-  absl::flat_hash_map<uint64_t, uint32_t> children_;  // parent << 32 | frame
-  absl::flat_hash_map<SampleKey, uint32_t> samples_;
+  std::vector<uint32_t> unnamed_;  // an open hash table, its size a power of two: function + 1, 0: free
+  size_t unnamed_count_ = 0;
+  PairIndex children_;  // parent, frame
+  absl::flat_hash_map<SampleKey, uint32_t> sample_keys_;
+  SampleKey last_key_;
+  uint32_t last_key_id_ = PairIndex::kNone;
+  PairIndex samples_;  // node, key
 };
 
 }  // namespace xenprof::profile

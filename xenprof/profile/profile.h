@@ -4,8 +4,9 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,33 @@ namespace xenprof::profile {
 
 // Ids are indexes of the vectors of Profile. String 0 is empty.
 using StringId = uint32_t;
+
+// Text that stays where it is while more is added.
+class StringPool {
+ public:
+  size_t size() const { return views_.size(); }
+  absl::string_view operator[](StringId id) const { return views_[id]; }
+  // A new id, whether the text is there already or not.
+  StringId Add(absl::string_view text) {
+    if (pieces_.empty() || text.size() > left_) {
+      left_ = text.size() > kPieceBytes ? text.size() : kPieceBytes;
+      pieces_.push_back(std::make_unique_for_overwrite<char[]>(left_));
+      next_ = pieces_.back().get();
+    }
+    if (!text.empty()) std::memcpy(next_, text.data(), text.size());
+    views_.emplace_back(next_, text.size());
+    next_ += text.size();
+    left_ -= text.size();
+    return static_cast<StringId>(views_.size() - 1);
+  }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{64} << 10;
+  std::vector<absl::string_view> views_;
+  std::vector<std::unique_ptr<char[]>> pieces_;
+  char* next_ = nullptr;  // in the last piece
+  size_t left_ = 0;
+};
 
 // How finely frames are told apart.
 enum class Granularity : uint8_t {
@@ -192,8 +220,8 @@ class Profile {
   Granularity granularity = Granularity::kFunction;
   bool by_task = false, by_domain = false, by_cpu = false;  // dimensions kept
 
-  std::deque<std::string> strings;  // a deque: views stay good while it grows
-  std::vector<Binary> binaries;     // [0]: none known
+  StringPool strings;
+  std::vector<Binary> binaries;  // [0]: none known
   std::vector<Function> functions;
   std::vector<Line> lines;
   std::vector<Frame> frames;

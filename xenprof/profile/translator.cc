@@ -15,6 +15,10 @@ absl::string_view ModuleName(absl::string_view mapping_name) {
   return mapping_name.substr(slash + 1);
 }
 
+absl::string_view TaskName(const merge::Task& task) {
+  return task.comm.empty() && task.pid == 0 ? "swapper" : absl::string_view(task.comm);
+}
+
 std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address) {
   if (mapping.kind == FrameKind::kGuestKernel) return "[guest kernel]";
   if (mapping.kind == FrameKind::kGuestUser) return "[guest user]";
@@ -31,23 +35,30 @@ Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granul
       inlines_(inlines),
       interner_(interner),
       binaries_(decoder.tables().mappings.size()),
+      modules_(decoder.tables().mappings.size()),
       tasks_(decoder.tables().tasks.size()),
       domains_(decoder.domains().size()),
-      inner_nodes_(decoder.tables().nodes.size()),
-      stacks_(decoder.tables().stacks.size()) {
+      inner_nodes_(decoder.tables().nodes.size()) {
   frames_[0].resize(decoder.tables().frames.size());
   frames_[1].resize(decoder.tables().frames.size());
-  interner_->Reserve(decoder.tables().nodes.size());
+  interner_->Reserve(decoder.tables().nodes.size(), decoder.tables().frames.size());
 }
 
 uint32_t Translator::Task(uint32_t task) {
   uint32_t& known = tasks_[task];
   if (known == 0) {
     const merge::Task& from = decoder_.tables().tasks[task];
-    // The idle task has no name of its own in every chunk.
-    const absl::string_view comm =
-        from.comm.empty() && from.pid == 0 ? "swapper" : absl::string_view(from.comm);
-    known = 1 + interner_->AddTask({host_, from.pid, from.tid, interner_->String(comm), from.kernel_thread});
+    known = 1 + interner_->AddTask(
+                    {host_, from.pid, from.tid, interner_->String(TaskName(from)), from.kernel_thread});
+  }
+  return known - 1;
+}
+
+uint32_t Translator::TaskOfName(uint32_t task) {
+  uint32_t& known = tasks_[task];
+  if (known == 0) {
+    const absl::string_view name = TaskName(decoder_.tables().tasks[task]);
+    known = 1 + interner_->AddTask({host_, 0, 0, interner_->String(name), false});
   }
   return known - 1;
 }
@@ -83,20 +94,28 @@ uint32_t Translator::Binary(uint32_t mapping) {
   return known - 1;
 }
 
+StringId Translator::Module(uint32_t mapping) {
+  uint32_t& known = modules_[mapping];
+  if (known == 0) known = 1 + interner_->String(ModuleName(decoder_.tables().mappings[mapping].name));
+  return known - 1;
+}
+
 uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
                                 absl::string_view inlined_name) {
   chunk::ChunkDecoder::Function found;
   if (inlined_name.empty()) {
     found = decoder_.FunctionFor(mapping, lookup_address);
     // Most addresses lie in a function met before: nothing to compare by text then.
-    const auto known = functions_.find({mapping, found.start});
-    if (found && known != functions_.end()) return known->second;
+    if (found) {
+      const auto known = functions_.find({mapping, found.start});
+      if (known != functions_.end()) return known->second;
+    }
   }
   const merge::Mapping& from = decoder_.tables().mappings[mapping];
   Function function;
   function.binary = Binary(mapping);
   function.kind = from.kind;
-  function.module = interner_->String(ModuleName(from.name));
+  function.module = Module(mapping);
   if (!inlined_name.empty()) {
     function.named = true;
     function.name = interner_->String(inlined_name);
@@ -109,8 +128,11 @@ uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t
     functions_.emplace(std::make_pair(mapping, found.start), id);
     return id;
   } else {
-    function.name = interner_->String(UnnamedFunction(from, raw_address));
     function.address = raw_address;
+    if (from.kind != FrameKind::kGuestKernel && from.kind != FrameKind::kGuestUser) {
+      return interner_->AddUnnamedFunction(function, [&] { return UnnamedFunction(from, raw_address); });
+    }
+    function.name = interner_->String(UnnamedFunction(from, raw_address));
   }
   return interner_->AddFunction(function);
 }
@@ -166,14 +188,10 @@ uint32_t Translator::Inner(uint32_t node) {
 }
 
 uint32_t Translator::Node(uint32_t stack) {
-  uint32_t& known = stacks_[stack];
-  if (known == 0) {
-    const uint32_t leaf = decoder_.tables().stacks[stack].leaf;
-    const merge::Node& node = decoder_.tables().nodes[leaf];
-    // An empty stack is the root itself.
-    known = 1 + (leaf == 0 ? 0 : Append(Inner(node.parent), Frames(node.frame, /*is_leaf=*/true)));
-  }
-  return known - 1;
+  const uint32_t leaf = decoder_.tables().stacks[stack].leaf;
+  if (leaf == 0) return 0;  // an empty stack is the root itself
+  const merge::Node& node = decoder_.tables().nodes[leaf];
+  return Append(Inner(node.parent), Frames(node.frame, /*is_leaf=*/true));
 }
 
 }  // namespace xenprof::profile

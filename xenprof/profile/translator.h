@@ -18,6 +18,9 @@ namespace xenprof::profile {
 // A path's last part; names in brackets and "//anon" stay whole.
 absl::string_view ModuleName(absl::string_view mapping_name);
 
+// What to call a task: its comm, and the idle task, which has no name of its own in every chunk, "swapper".
+absl::string_view TaskName(const merge::Task& task);
+
 // What to call an address nobody could name: "libc.so.6+0x1234", "[kernel]+0xffffffff81000000", and for a
 // guest, whose addresses say nothing here, "[guest kernel]".
 std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address);
@@ -29,8 +32,10 @@ class Translator {
   Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granularity granularity, bool inlines,
              Interner* interner);
 
-  uint32_t Node(uint32_t stack);
+  uint32_t Node(uint32_t stack);  // not remembered: asked once of each
   uint32_t Task(uint32_t task);
+  // The task that stands for all of that name.
+  uint32_t TaskOfName(uint32_t task);
   uint32_t Domain(uint32_t domain);
 
  private:
@@ -39,6 +44,7 @@ class Translator {
     uint32_t count = 0;  // 0: not translated yet
   };
   uint32_t Binary(uint32_t mapping);
+  StringId Module(uint32_t mapping);
   // The profile's frames for a frame of the chunk, innermost first, in frame_pool_.
   Range Frames(uint32_t frame, bool is_leaf);
   uint32_t FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
@@ -51,8 +57,8 @@ class Translator {
   const Granularity granularity_;
   const bool inlines_;
   Interner* interner_;
-  std::vector<uint32_t> binaries_, tasks_, domains_, inner_nodes_, stacks_;  // id + 1, 0: not yet
-  std::vector<Range> frames_[2];                                             // [is_leaf]
+  std::vector<uint32_t> binaries_, modules_, tasks_, domains_, inner_nodes_;  // id + 1, 0: not yet
+  std::vector<Range> frames_[2];                                              // [is_leaf]
   std::vector<uint32_t> frame_pool_;
   absl::flat_hash_map<std::pair<uint32_t, uint64_t>, uint32_t>
       functions_;               // by mapping and start of a named one

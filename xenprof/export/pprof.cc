@@ -20,10 +20,29 @@ using profile::Profile;
 
 namespace {
 
+// Fields as protobuf writes them: key (number << 3 | wire type), then a varint or length and bytes.
+void AppendVarint(uint64_t value, std::string* out) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+void AppendNumber(int field, int64_t value, std::string* out) {
+  if (value == 0) return;  // what a reader takes for an absent one
+  AppendVarint(static_cast<uint64_t>(field) << 3, out);
+  AppendVarint(static_cast<uint64_t>(value), out);
+}
+
+void AppendBytes(int field, absl::string_view bytes, std::string* out) {
+  AppendVarint(static_cast<uint64_t>(field) << 3 | 2, out);
+  AppendVarint(bytes.size(), out);
+  out->append(bytes.data(), bytes.size());
+}
+
 class PprofBuilder {
  public:
   explicit PprofBuilder(const Profile& profile) : profile_(profile) { String(""); }
 
+  // Empty when it would be larger than a message may be.
   std::string Build() {
     AddTypes();
     AddMappings();
@@ -33,7 +52,15 @@ class PprofBuilder {
     AddComments();
     // Strings were collected beside the message.
     for (const std::string& text : strings_in_order_) out_.add_string_table(text);
-    return out_.SerializeAsString();
+    // Fields in the order of their numbers, as protobuf itself would write them: the samples come second.
+    pprof::Profile types;
+    types.mutable_sample_type()->Swap(out_.mutable_sample_type());
+    std::string message = types.SerializeAsString();
+    message += samples_;
+    samples_ = std::string();
+    if (message.size() + out_.ByteSizeLong() > std::numeric_limits<int32_t>::max()) return "";
+    out_.AppendToString(&message);
+    return message;
   }
   uint64_t written() const { return written_; }
 
@@ -175,25 +202,32 @@ class PprofBuilder {
     for (const profile::Domain& domain : profile_.domains)
       domains.push_back(String(DomainText(profile_, domain)));
     for (const profile::Host& host : profile_.hosts) hosts.push_back(String(host.hostname));
-    out_.mutable_sample()->Reserve(static_cast<int>(profile_.samples.size()));
+    // By hand: a message object for each sample and label would be ten times the size of the whole output.
+    std::string locations, values, label, message;
     for (const profile::Sample& sample : profile_.samples) {
-      pprof::Sample* to = out_.add_sample();
+      locations.clear();
       for (uint32_t node = sample.node; node != 0; node = profile_.nodes[node].parent) {
-        to->add_location_id(profile_.nodes[node].frame + 1);
+        AppendVarint(profile_.nodes[node].frame + 1, &locations);
       }
-      if (sample.node == 0) to->add_location_id(profile_.frames.size() + 1);
-      to->add_value(static_cast<int64_t>(sample.count));
-      if (values_ > 1) to->add_value(static_cast<int64_t>(sample.time_ns));
+      if (sample.node == 0) AppendVarint(profile_.frames.size() + 1, &locations);
+      values.clear();
+      AppendVarint(sample.count, &values);
+      if (values_ > 1) AppendVarint(sample.time_ns, &values);
       written_ += sample.count;
+      message.clear();
+      AppendBytes(pprof::Sample::kLocationIdFieldNumber, locations, &message);
+      AppendBytes(pprof::Sample::kValueFieldNumber, values, &message);
+      const auto add_label = [&](int64_t key, int value_field, int64_t value) {
+        label.clear();
+        AppendNumber(pprof::Label::kKeyStringFieldNumber, key, &label);
+        AppendNumber(value_field, value, &label);
+        AppendBytes(pprof::Sample::kLabelFieldNumber, label, &message);
+      };
       const auto add_string = [&](int64_t key, int64_t value) {
-        pprof::Label* label = to->add_label();
-        label->set_key_string(key);
-        label->set_str_string(value);
+        add_label(key, pprof::Label::kStrStringFieldNumber, value);
       };
       const auto add_number = [&](int64_t key, int64_t value) {
-        pprof::Label* label = to->add_label();
-        label->set_key_string(key);
-        label->set_num(value);
+        add_label(key, pprof::Label::kNumFieldNumber, value);
       };
       add_string(origin_key, origins[static_cast<size_t>(sample.origin)]);
       if (sample.domain != 0) add_string(domain_key, domains[sample.domain]);
@@ -203,6 +237,7 @@ class PprofBuilder {
         add_number(tid_key, profile_.tasks[sample.task].tid);
       }
       if (sample.cpu != profile::kAnyCpu) add_number(cpu_key, sample.cpu);
+      AppendBytes(pprof::Profile::kSampleFieldNumber, message, &samples_);
     }
   }
 
@@ -222,7 +257,8 @@ class PprofBuilder {
   }
 
   const Profile& profile_;
-  pprof::Profile out_;
+  pprof::Profile out_;                        // all but the samples
+  std::string samples_;                       // serialised
   std::deque<std::string> strings_in_order_;  // a deque: the views below stay good
   absl::flat_hash_map<absl::string_view, int64_t> strings_;
   std::vector<uint64_t> mapping_ids_;

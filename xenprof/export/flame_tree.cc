@@ -25,6 +25,7 @@ class TreeBuilder {
     nodes_.reserve(profile_.nodes.size());
     places_.Reserve(profile_.nodes.size(), profile_.nodes.size());
     selfs_.reserve(profile_.samples.size());
+    place_of_pair_.reserve(profile_.nodes.size());
     for (size_t i = 0; i < profile_.samples.size(); ++i) {
       const profile::Sample& sample = profile_.samples[i];
       selfs_.push_back({Place(roots_.of_sample[i], sample.node), sample.origin, sample.count});
@@ -172,13 +173,13 @@ class TreeBuilder {
   const Profile& profile_;
   const Roots roots_;
   FlameTree tree_;
-  std::vector<Node> nodes_;  // a parent before its children
+  profile::LargeVector<Node> nodes_;  // a parent before its children
   std::vector<uint32_t> root_nodes_, function_labels_;
   profile::PairIndex places_;  // node of the profile, root
-  std::vector<uint32_t> place_of_pair_;
-  std::vector<Self> selfs_;
-  std::vector<uint64_t> totals_;
-  std::vector<uint32_t> first_child_, children_;
+  profile::LargeVector<uint32_t> place_of_pair_;
+  profile::LargeVector<Self> selfs_;
+  profile::LargeVector<uint64_t> totals_;
+  profile::LargeVector<uint32_t> first_child_, children_;
   std::vector<std::pair<uint32_t, uint32_t>> path_;  // scratch: node of the profile, pair
 };
 

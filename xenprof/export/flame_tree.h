@@ -18,8 +18,8 @@ struct FlameLabel {
   FrameKind kind = FrameKind::kUnknown;
   absl::string_view name;
   absl::string_view module;  // of a function
-  uint64_t address = 0;    // of a function: see profile::Function
-  bool own_name = false;  // made of the module's name and the address: no other label has it
+  uint64_t address = 0;      // of a function: see profile::Function
+  bool own_name = false;     // made of the module's name and the address: no other label has it
 };
 
 struct FlameSelf {

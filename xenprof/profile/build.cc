@@ -133,6 +133,7 @@ void Builder::AddHypervisor(uint32_t host, const proto::HypervisorFacts& facts) 
 
 void Builder::AddCounts(const StackCounts& counts, const chunk::ChunkDecoder& decoder, uint32_t host) {
   Translator translator(decoder, host, options_.granularity, options_.inlines, &interner_);
+  interner_.Reserve(decoder.tables().nodes.size(), decoder.tables().frames.size(), counts.sums());
   Totals& totals = profile_.totals;
   counts.ForEachStack([&](uint32_t stack_id, absl::Span<const StackCounts::Sum> sums) {
     const merge::Stack& stack = decoder.tables().stacks[stack_id];

@@ -43,12 +43,12 @@ uint32_t Interner::AddFunction(const Function& function) {
   return entry->second;
 }
 
-// Where `function` is, or where it belongs. A table of ids alone is a quarter of one that holds its keys.
-uint32_t* Interner::UnnamedSlot(const Function& function) {
+// A table of ids alone is a quarter of one that holds its keys.
+uint32_t* Interner::FindSlot(const Function& function) {
   const size_t mask = unnamed_.size() - 1;
-  uint64_t hash =
-      (function.address ^ uint64_t{function.module} << 44 ^ static_cast<uint64_t>(function.kind) << 40) *
-      0x9e3779b97f4a7c15;
+  const uint64_t key =
+      function.address ^ uint64_t { function.module } << 44 ^ static_cast<uint64_t>(function.kind) << 40;
+  const uint64_t hash = key * 0x9e3779b97f4a7c15;
   for (size_t i = (hash ^ hash >> 32) & mask;; i = (i + 1) & mask) {
     if (unnamed_[i] == 0) return &unnamed_[i];
     const Function& known = profile_->functions[unnamed_[i] - 1];
@@ -58,24 +58,16 @@ uint32_t* Interner::UnnamedSlot(const Function& function) {
   }
 }
 
-uint32_t Interner::FindUnnamed(const Function& function) {
-  return unnamed_.empty() ? PairIndex::kNone : *UnnamedSlot(function) - 1;  // kNone of a free one
-}
-
-uint32_t Interner::AddUnnamed(const Function& function) {
+uint32_t* Interner::UnnamedSlot(const Function& function) {
   constexpr size_t kFirstSize = 1024;
   if (unnamed_count_ * 2 >= unnamed_.size()) {
-    std::vector<uint32_t> before(std::max(kFirstSize, unnamed_.size() * 4));
+    LargeVector<uint32_t> before(std::max(kFirstSize, unnamed_.size() * 4));
     before.swap(unnamed_);
     for (const uint32_t entry : before) {
-      if (entry != 0) *UnnamedSlot(profile_->functions[entry - 1]) = entry;
+      if (entry != 0) *FindSlot(profile_->functions[entry - 1]) = entry;
     }
   }
-  const auto id = static_cast<uint32_t>(profile_->functions.size());
-  *UnnamedSlot(function) = id + 1;
-  profile_->functions.push_back(function);
-  ++unnamed_count_;
-  return id;
+  return FindSlot(function);
 }
 
 uint32_t Interner::AddTask(const Task& task) {
@@ -127,7 +119,7 @@ uint32_t Interner::AddressFrame(uint32_t binary, uint64_t address, const std::ve
   return entry->second;
 }
 
-void Interner::Reserve(size_t nodes, size_t frames) {
+void Interner::Reserve(size_t nodes, size_t frames, size_t samples) {
   // Of further chunks most nodes are known already: growing as usual serves them better.
   if (profile_->nodes.size() > 1) return;
   profile_->nodes.reserve(nodes);
@@ -136,6 +128,9 @@ void Interner::Reserve(size_t nodes, size_t frames) {
   profile_->lines.reserve(frames);
   profile_->functions.reserve(frames);
   function_frames_.reserve(frames);
+  profile_->strings.Reserve(frames);
+  profile_->samples.reserve(samples);
+  samples_.Reserve(nodes, samples);
 }
 
 void Interner::AddSample(const Sample& sample) {

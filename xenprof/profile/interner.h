@@ -27,10 +27,14 @@ class Interner {
   // `make_name` is called for a new one only.
   template <typename MakeName>
   uint32_t AddUnnamedFunction(Function function, MakeName&& make_name) {
-    const uint32_t known = FindUnnamed(function);
-    if (known != PairIndex::kNone) return known;
-    function.name = profile_->strings.Add(make_name());
-    return AddUnnamed(function);
+    uint32_t* const slot = UnnamedSlot(function);
+    if (*slot == 0) {
+      function.name = profile_->strings.Add(make_name());
+      profile_->functions.push_back(function);
+      *slot = static_cast<uint32_t>(profile_->functions.size());
+      ++unnamed_count_;
+    }
+    return *slot - 1;
   }
   uint32_t AddTask(const Task& task);
   uint32_t AddDomain(const Domain& domain);
@@ -40,7 +44,7 @@ class Interner {
   // kAddress: the frame of an address whose lines are `lines`.
   uint32_t AddressFrame(uint32_t binary, uint64_t address, const std::vector<Line>& lines);
   // So much more may come.
-  void Reserve(size_t nodes, size_t frames);
+  void Reserve(size_t nodes, size_t frames, size_t samples);
   uint32_t Child(uint32_t parent, uint32_t frame) {
     const auto [pair, is_new] = children_.Insert(parent, frame);
     if (is_new) profile_->nodes.push_back({parent, frame});
@@ -53,9 +57,9 @@ class Interner {
   // All of a sample but its node.
   using SampleKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint8_t, uint8_t>;
 
+  // Where an unnamed function is in unnamed_, or belongs; good until the next one is added.
   uint32_t* UnnamedSlot(const Function& function);
-  uint32_t FindUnnamed(const Function& function);
-  uint32_t AddUnnamed(const Function& function);
+  uint32_t* FindSlot(const Function& function);
 
   Profile* profile_;
   absl::flat_hash_map<absl::string_view, StringId> strings_;
@@ -65,7 +69,7 @@ class Interner {
   absl::flat_hash_map<std::tuple<uint32_t, uint32_t, StringId, std::string, uint32_t>, uint32_t> domains_;
   std::vector<uint32_t> function_frames_;  // index: function; frame + 1
   absl::flat_hash_map<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>, uint32_t> address_frames_;
-  std::vector<uint32_t> unnamed_;  // an open hash table, its size a power of two: function + 1, 0: free
+  LargeVector<uint32_t> unnamed_;  // an open hash table, its size a power of two: function + 1, 0: free
   size_t unnamed_count_ = 0;
   PairIndex children_;  // parent, frame
   absl::flat_hash_map<SampleKey, uint32_t> sample_keys_;

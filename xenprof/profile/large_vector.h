@@ -11,15 +11,16 @@
 
 namespace xenprof::profile {
 
-// Large blocks in huge pages where the kernel has them: a fault for each 4 KiB was a fifth of the time of an export, more
-// in a guest of a hypervisor. Small ones as ever, so that a short window of a chunk stays small.
+// Large blocks in huge pages where the kernel has them: a fault for each 4 KiB was a fifth of the time of an
+// export, more in a guest of a hypervisor. Small ones as ever, so that a short window of a chunk stays small.
 template <typename T>
 class HugePageAllocator {
  public:
   using value_type = T;
   HugePageAllocator() = default;
   template <typename U>
-  HugePageAllocator(const HugePageAllocator<U>&) {}  // NOLINT(google-explicit-constructor): what allocators have
+  HugePageAllocator(const HugePageAllocator<U>&) {
+  }  // NOLINT(google-explicit-constructor): what allocators have
 
   T* allocate(size_t count) {
     if (count > static_cast<size_t>(-1) / 2 / sizeof(T)) throw std::bad_array_new_length();

@@ -2,13 +2,14 @@
 #ifndef XENPROF_PROFILE_PAIR_INDEX_H_
 #define XENPROF_PROFILE_PAIR_INDEX_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "xenprof/profile/large_vector.h"
 
 namespace xenprof::profile {
 
@@ -29,7 +30,7 @@ class PairIndex {
 
   // The pair's number, and whether it is new: then that is size() before.
   std::pair<uint32_t, bool> Insert(uint32_t owner, uint32_t key) {
-    if (owner >= owners_.size()) owners_.resize(size_t{owner} + 1);
+    if (owner >= owners_.size()) AddOwners(size_t{owner} + 1);
     Owner& of = owners_[owner];
     if (of.count <= kLinked) {
       for (uint32_t i = of.last; i != kNone; i = pairs_[i].before) {
@@ -50,7 +51,7 @@ class PairIndex {
     return {number, true};
   }
 
-  // As many owners as one past the highest that has pairs.
+  // At least as many owners as one past the highest that has pairs.
   size_t owners() const { return owners_.size(); }
   // Calls visit(number, key) for the pairs of an owner, the last one first.
   template <typename Visitor>
@@ -67,8 +68,13 @@ class PairIndex {
   struct Pair {
     uint32_t key, before;
   };
-  std::vector<Owner> owners_;
-  std::vector<Pair> pairs_;
+  // By more than one: resizing is a call, and owners mostly come one by one. Not beyond what was reserved.
+  void AddOwners(size_t least) {
+    owners_.resize(std::max(least, std::min(least + owners_.size() / 8, owners_.capacity())));
+  }
+
+  LargeVector<Owner> owners_;
+  LargeVector<Pair> pairs_;
   absl::flat_hash_map<uint64_t, uint32_t> many_;
 };
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "xenprof/base/types.h"
+#include "xenprof/profile/large_vector.h"
 
 namespace xenprof::profile {
 
@@ -22,6 +23,7 @@ using StringId = uint32_t;
 // Text that stays where it is while more is added.
 class StringPool {
  public:
+  void Reserve(size_t count) { views_.reserve(count); }
   size_t size() const { return views_.size(); }
   absl::string_view operator[](StringId id) const { return views_[id]; }
   // A new id, whether the text is there already or not.
@@ -40,7 +42,7 @@ class StringPool {
 
  private:
   static constexpr size_t kPieceBytes = size_t{64} << 10;
-  std::vector<absl::string_view> views_;
+  LargeVector<absl::string_view> views_;
   std::vector<std::unique_ptr<char[]>> pieces_;
   char* next_ = nullptr;  // in the last piece
   size_t left_ = 0;
@@ -222,13 +224,13 @@ class Profile {
 
   StringPool strings;
   std::vector<Binary> binaries;  // [0]: none known
-  std::vector<Function> functions;
-  std::vector<Line> lines;
-  std::vector<Frame> frames;
-  std::vector<Node> nodes;
+  LargeVector<Function> functions;
+  LargeVector<Line> lines;
+  LargeVector<Frame> frames;
+  LargeVector<Node> nodes;
   std::vector<Task> tasks;
   std::vector<Domain> domains;
-  std::vector<Sample> samples;
+  LargeVector<Sample> samples;
   std::vector<Host> hosts;
   std::vector<ModeUse> modes;
   Coverage coverage;

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "xenprof/merge/window.h"
+#include "xenprof/profile/large_vector.h"
 #include "xenprof/profile/pair_index.h"
 
 namespace xenprof::profile {
@@ -49,6 +50,7 @@ class StackCounts {
     count.task = std::min(count.task, task);
   }
 
+  size_t sums() const { return counts_.size(); }
   // Calls visit(stack, absl::Span<const Sum>) for each stack, ascending; its sums by task, domain, CPU. In
   // the order of ids, not of a hash table: the same chunks give the same file.
   template <typename Visitor>
@@ -92,7 +94,7 @@ class StackCounts {
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
   std::vector<uint32_t> names_;  // index: task; id + 1, 0: not asked for yet
   PairIndex pairs_;              // stack, group
-  std::vector<Count> counts_;    // index: pair
+  LargeVector<Count> counts_;    // index: pair
 };
 
 }  // namespace xenprof::profile

@@ -41,7 +41,6 @@ Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granul
       inner_nodes_(decoder.tables().nodes.size()) {
   frames_[0].resize(decoder.tables().frames.size());
   frames_[1].resize(decoder.tables().frames.size());
-  interner_->Reserve(decoder.tables().nodes.size(), decoder.tables().frames.size());
 }
 
 uint32_t Translator::Task(uint32_t task) {

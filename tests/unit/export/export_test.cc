@@ -97,6 +97,34 @@ TEST(FoldedTest, OneLineFromProgramOverKernelToXen) {
   EXPECT_EQ(text, Folded(XenHost()));  // equal chunks, equal bytes
 }
 
+// Folded stacks and the page show a task by its name: built that way they are the same, byte by byte.
+TEST(FoldedTest, IsTheSameWithTasksByName) {
+  TemporaryFolder folder;
+  ChunkMaker maker;
+  const uint32_t program = maker.Mapping(FrameKind::kDom0User, "/bin/p", true);
+  maker.symbolizer.functions["/bin/p"] = {{0x1000, 0x100, "f"}, {0x2000, 0x100, "g"}};
+  std::vector<uint32_t> tasks;
+  for (uint32_t i = 0; i < 40; ++i) tasks.push_back(maker.Task(100 + i, 100 + i, i * 7 % 5 < 2 ? "sh" : "p"));
+  for (uint64_t i = 0; i < 5000; ++i) {
+    // Named functions and bare addresses, some stacks with many tasks.
+    const uint64_t leaf = i % 3 == 0 ? 0x9000 + i % 50 : 0x1000 + i % 0x90;
+    maker.Sample(i % 2, maker.start_ns + i,
+                 maker.Stack({{program, leaf}, {program, 0x2010 + i % 7}}, Origin::kDom0User),
+                 tasks[i * i % tasks.size()]);
+  }
+  const std::string path = maker.Write(folder.File("a.xenprof"));
+  StringOutput page, page_by_name;
+  const Profile by_thread = Build(path, Granularity::kFunction);
+  const auto by_name = profile::BuildProfile(profile::Files({path}), {}, {.tasks_by_name = true});
+  ASSERT_TRUE(by_name.ok()) << by_name.status();
+  EXPECT_LT(by_name->samples.size(), by_thread.samples.size());
+  EXPECT_EQ(Folded(*by_name), Folded(by_thread));
+  EXPECT_EQ(FoldedTotal(Folded(*by_name)), 5000);
+  ASSERT_TRUE(ExportHtml(by_thread, {}, &page).ok());
+  ASSERT_TRUE(ExportHtml(*by_name, {}, &page_by_name).ok());
+  EXPECT_EQ(page_by_name.text(), page.text());
+}
+
 TEST(FoldedTest, RefusesTheWrongGranularityAndNoticesMissingSamples) {
   StringOutput out;
   EXPECT_EQ(ExportFolded(XenHost(Granularity::kAddress), &out).code(), absl::StatusCode::kInvalidArgument);
@@ -314,7 +342,7 @@ TEST(FlameTreeTest, IsInPreorderByWeight) {
   std::vector<std::string> roots;
   for (size_t i = 1; i < tree.size(); ++i) {
     EXPECT_LE(tree.depth[i], tree.depth[i - 1] + 1);
-    if (tree.depth[i] == 1) roots.push_back(tree.labels[tree.label[i]].name);
+    if (tree.depth[i] == 1) roots.emplace_back(tree.labels[tree.label[i]].name);
   }
   // xl has two thirds of what is dom0's, the guest 300.
   ASSERT_FALSE(roots.empty());

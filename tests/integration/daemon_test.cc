@@ -259,7 +259,7 @@ TEST_F(DaemonTest, AfterSigkillOnlyTheUnfinishedBlockIsGone) {
   EXPECT_TRUE(Chunks().empty());
   EXPECT_EQ(Partials(), 1u);
   ASSERT_TRUE(Start());
-  for (int i = 0; i < 200 && Chunks().empty(); ++i) absl::SleepFor(absl::Milliseconds(25));
+  for (int i = 0; i < 1200 && Chunks().empty(); ++i) absl::SleepFor(absl::Milliseconds(25));
   ASSERT_EQ(Chunks().size(), 1u);
   EXPECT_EQ(Partials(), 1u) << "the new one";
   const chunk::VerifyReport report = Good(Chunks()[0]);

@@ -84,7 +84,7 @@ class ImportPerfTest : public ::testing::Test {
         absl::StrCat("perf record -q ", arguments, " -o ", path, " sleep 0.4 > ", log, " 2>&1");
     int status = Shell(command);
     if (status != 0) {
-      // Seen once, on a machine that had just become busy: perf's own trouble. What it said is shown.
+      // perf 6.1 may crash while it collects build ids ("stack smashing detected"). What it said is shown.
       std::cout << "perf record " << arguments << " ended with " << status << ": " << OutputOf("cat " + log)
                 << "\n";
       status = Shell(command);

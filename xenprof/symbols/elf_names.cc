@@ -65,7 +65,6 @@ void Match(const ElfFile& program, const std::vector<NameTable>& tables, absl::S
     const absl::Status status =
         tables[i].file->ForEachSymbol(*tables[i].section, [&](const ElfFile::Symbol& symbol) {
           if (!IsCandidate(symbol, code)) return true;
-          ++names->symbols;
           // With exports alone, what follows one that has no size may be anything. What follows a mark is not
           // called so.
           const uint64_t ref = uint64_t{i} << 32 | symbol.name;

@@ -23,7 +23,6 @@ struct ElfNames {
   }
   std::string tables;  // what was used: ".symtab", ".dynsym and .gnu_debugdata", ...
   std::string problem;
-  uint64_t symbols = 0;  // functions seen
 };
 
 // `addresses` are virtual ones of `program`, ascending; so are those found. Uses its .symtab, else that of

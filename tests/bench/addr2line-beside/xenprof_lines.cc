@@ -69,15 +69,16 @@ void AppendAddress(std::string& out, uint64_t address) {
   out += '\n';
 }
 
-// Addresses ascending.
-int RunNames(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const ElfFile>> OpenElf(const std::string& path) {
   const absl::StatusOr<std::shared_ptr<const ByteSource>> source =
       SourceOfMaybeCompressed(path, kMaxFileBytes);
-  if (!source.ok()) {
-    std::cerr << source.status() << "\n";
-    return 1;
-  }
-  const absl::StatusOr<std::shared_ptr<const ElfFile>> elf = ElfFile::Open(*source, path);
+  if (!source.ok()) return source.status();
+  return ElfFile::Open(*source, path);
+}
+
+// Addresses ascending.
+int RunNames(const std::string& path) {
+  const absl::StatusOr<std::shared_ptr<const ElfFile>> elf = OpenElf(path);
   if (!elf.ok()) {
     std::cerr << elf.status() << "\n";
     return 1;
@@ -96,13 +97,7 @@ int RunNames(const std::string& path) {
 }
 
 int Run(const std::string& path, const std::string& folder) {
-  const absl::StatusOr<std::shared_ptr<const ByteSource>> source =
-      SourceOfMaybeCompressed(path, kMaxFileBytes);
-  if (!source.ok()) {
-    std::cerr << source.status() << "\n";
-    return 1;
-  }
-  const absl::StatusOr<std::shared_ptr<const ElfFile>> elf = ElfFile::Open(*source, path);
+  const absl::StatusOr<std::shared_ptr<const ElfFile>> elf = OpenElf(path);
   if (!elf.ok()) {
     std::cerr << elf.status() << "\n";
     return 1;

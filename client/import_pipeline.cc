@@ -138,6 +138,7 @@ void Importer::FindMode() {
         "as dom0's, at an unknown address"));
   }
   merge_.max_stack = event_->max_stack != 0 ? event_->max_stack : kDefaultMaxStack;
+  merge_.keep_unmapped_callers = options_.keep_unmapped_callers;
   if (event_scan_->hypervisor_samples > 0) {
     merge_.xen_idle = symbolizer_->XenIdleRanges();
     if (merge_.xen_idle.empty()) {

@@ -65,7 +65,8 @@ inline constexpr bool IsHypervisorAddress(uint64_t address) {
   return address - kHypervisorStart < kHypervisorEnd - kHypervisorStart;
 }
 // Canonical lower half: user space on x86-64.
-inline constexpr bool IsUserAddress(uint64_t address) { return address < 0x0000800000000000; }
+inline constexpr uint64_t kUserAddressEnd = 0x0000800000000000;
+inline constexpr bool IsUserAddress(uint64_t address) { return address < kUserAddressEnd; }
 inline constexpr uint64_t kPageBytes = 4096;
 
 }  // namespace xenprof

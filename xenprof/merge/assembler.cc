@@ -184,7 +184,8 @@ class Assembler::Impl {
   }
 
   uint32_t TaskOf(uint32_t pid, uint32_t tid, uint64_t time_ns);
-  uint32_t StackOf(Waiting& waiting, uint32_t index);
+  // `of_process` is that of the sample's process, as of the sample's time.
+  uint32_t StackOf(Waiting& waiting, uint32_t index, const AddressSpace& of_process);
   uint32_t Intern(const CpuBatch& batch, const RawStack& raw, const AddressSpace* space);
   uint32_t MappingOf(const MappedFile& file, const MappedRange& range, uint32_t pid);
   uint32_t NewMapping(Mapping mapping) {
@@ -198,7 +199,9 @@ class Assembler::Impl {
 
   absl::flat_hash_map<uint32_t, Cpu> cpus_;
   std::vector<perf::SidebandEvent> sideband_;
-  std::vector<Deferred> deferred_;  // empty but within Advance, which needs its memory again and again
+  // Of Advance, which needs their memory again and again: sideband by time and index, and what waits for it.
+  std::vector<std::pair<uint64_t, uint32_t>> turns_;
+  std::vector<Deferred> deferred_;
   std::vector<CpuBatch> recycled_;
   TextTable kernel_;
   TextRange hypervisor_{0, 0, "[xen]", ""};
@@ -325,35 +328,38 @@ uint32_t Assembler::Impl::Intern(const CpuBatch& batch, const RawStack& raw, con
     node = interner_.NodeOf(node, interner_.FrameOf(mappings[i], places[i]));
   if (kernel_end == 0) return interner_.StackOf(node, raw.origin, raw.flags);
 
-  // The same way through kernel and Xen from the same place of a program, whichever process runs it.
-  const uint64_t head = static_cast<uint64_t>(raw.hypervisor_frames) << 16 |
-                        static_cast<uint64_t>(raw.flags) << 8 | static_cast<uint64_t>(raw.origin);
-  const Hash128 hash = HashWords(addresses, static_cast<size_t>(kernel_end), head, HashSeed());
-  const uint64_t from = kFromNode | node;
-  uint32_t stack;
-  if (interner_.Recall(hash, from, &stack)) return stack;
-  for (int i = 0; i < kernel_end; ++i) {
-    mappings[i] = i < raw.hypervisor_frames ? HypervisorMapping()
-                  : guest ? NamedMapping(&guest_kernel_mapping_, FrameKind::kGuestKernel, "[guest kernel]")
-                          : KernelMapping(addresses[i]);
-    interner_.PrefetchFrame(mappings[i], addresses[i]);
+  const auto mapping_of = [&](int i) {
+    if (i < raw.hypervisor_frames) return HypervisorMapping();
+    return guest ? NamedMapping(&guest_kernel_mapping_, FrameKind::kGuestKernel, "[guest kernel]")
+                 : KernelMapping(addresses[i]);
+  };
+  mappings[0] = mapping_of(0);
+  interner_.PrefetchFrame(mappings[0], addresses[0]);
+  if (kernel_end > 1) {
+    // The same way through kernel and Xen from the same place of a program, whichever process runs it.
+    // Without the leaf, which differs where the callers do not.
+    const uint64_t head = static_cast<uint64_t>(std::max<int>(raw.hypervisor_frames, 1)) << 1 | guest;
+    const Hash128 hash = HashWords(addresses + 1, static_cast<size_t>(kernel_end - 1), head, HashSeed());
+    const uint64_t from = kFromNode | node;
+    if (!interner_.Recall(hash, from, &node)) {
+      for (int i = 1; i < kernel_end; ++i) {
+        mappings[i] = mapping_of(i);
+        interner_.PrefetchFrame(mappings[i], addresses[i]);
+      }
+      for (int i = kernel_end - 1; i > 0; --i)
+        node = interner_.NodeOf(node, interner_.FrameOf(mappings[i], addresses[i]));
+      interner_.Remember(hash, from, node);
+    }
   }
-  for (int i = kernel_end - 1; i >= 0; --i)
-    node = interner_.NodeOf(node, interner_.FrameOf(mappings[i], addresses[i]));
-  stack = interner_.StackOf(node, raw.origin, raw.flags);
-  interner_.Remember(hash, from, stack);
-  return stack;
+  node = interner_.NodeOf(node, interner_.FrameOf(mappings[0], addresses[0]));
+  return interner_.StackOf(node, raw.origin, raw.flags);
 }
 
-uint32_t Assembler::Impl::StackOf(Waiting& waiting, uint32_t index) {
+uint32_t Assembler::Impl::StackOf(Waiting& waiting, uint32_t index, const AddressSpace& of_process) {
   const RawStack& raw = waiting.batch.stacks[index];
   const bool has_user_frames = raw.user_frames > 0 && raw.origin != Origin::kGuestUser;
-  const AddressSpace* space = nullptr;
-  uint64_t space_id = 0;
-  if (has_user_frames) {
-    space = &processes_.SpaceOf(raw.pid);
-    space_id = space->id;
-  }
+  const AddressSpace* space = has_user_frames ? &of_process : nullptr;
+  const uint64_t space_id = has_user_frames ? of_process.id : 0;
   Resolved& resolved = waiting.resolved[index];
   if (resolved.space == space_id) return resolved.stack;
   const Hash128 hash{raw.hash[0], raw.hash[1]};
@@ -407,18 +413,19 @@ void Assembler::Impl::ApplyEvent(const perf::SidebandEvent& event, Window* windo
 
 void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
   // Sideband of all CPUs in the order of time. A record without a stamp (synthesised by perf) comes first.
-  auto later =
-      std::stable_partition(sideband_.begin(), sideband_.end(),
-                            [&](const perf::SidebandEvent& event) { return event.time_ns < until_ns; });
-  std::stable_sort(sideband_.begin(), later,
-                   [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+  turns_.clear();
+  for (uint32_t i = 0; i < sideband_.size(); ++i) {
+    if (sideband_[i].time_ns < until_ns) turns_.push_back({sideband_[i].time_ns, i});
+  }
+  std::sort(turns_.begin(), turns_.end());
   absl::flat_hash_set<uint32_t> news;
-  for (auto event = sideband_.begin(); event != later; ++event) {
-    switch (event->type) {
+  for (const auto& [time_ns, index] : turns_) {
+    const perf::SidebandEvent& event = sideband_[index];
+    switch (event.type) {
       case perf::SidebandEvent::Type::kMmap:
       case perf::SidebandEvent::Type::kComm:
       case perf::SidebandEvent::Type::kFork:
-        news.insert(event->pid);
+        news.insert(event.pid);
         break;
       default:
         break;
@@ -443,6 +450,10 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
     while (columns->cpu != number) ++columns;
     Cpu& cpu = cpus_[number];
     cpu.last_pid = cpu.last_tid = ~0u;
+    // Of the process of the last sample, which most likely is that of the next.
+    uint32_t known_pid = ~0u;
+    bool has_news = false;
+    const AddressSpace* space = nullptr;
     for (Waiting& waiting : cpu.waiting) {
       const std::vector<RawSample>& samples = waiting.batch.samples;
       if (waiting.next == 0) waiting.resolved.resize(waiting.batch.stacks.size());
@@ -453,13 +464,18 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
           interner_.PrefetchRecall({soon.hash[0], soon.hash[1]});
         }
         columns->time_ns.push_back(sample.time_ns);
-        if (!news.empty() && news.contains(sample.pid)) {
+        if (space == nullptr || sample.pid != known_pid) {
+          known_pid = sample.pid;
+          has_news = news.contains(known_pid);
+          space = &processes_.SpaceOf(known_pid);
+        }
+        if (has_news) {
           deferred_.push_back({sample.time_ns, &*columns, columns->stack.size(), &waiting, &sample});
           columns->stack.push_back(0);
           columns->task.push_back(0);
           continue;
         }
-        columns->stack.push_back(StackOf(waiting, sample.stack));
+        columns->stack.push_back(StackOf(waiting, sample.stack, *space));
         if (sample.pid != cpu.last_pid || sample.tid != cpu.last_tid) {
           cpu.last_task = TaskOf(sample.pid, sample.tid, sample.time_ns);
           cpu.last_pid = sample.pid;
@@ -472,14 +488,16 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
   }
 
   std::sort(deferred_.begin(), deferred_.end());
-  auto event = sideband_.begin();
+  auto turn = turns_.begin();
   for (const Deferred& entry : deferred_) {
-    for (; event != later && event->time_ns <= entry.time_ns; ++event) ApplyEvent(*event, window);
-    entry.columns->stack[entry.row] = StackOf(*entry.waiting, entry.sample->stack);
+    for (; turn != turns_.end() && turn->first <= entry.time_ns; ++turn)
+      ApplyEvent(sideband_[turn->second], window);
+    entry.columns->stack[entry.row] =
+        StackOf(*entry.waiting, entry.sample->stack, processes_.SpaceOf(entry.sample->pid));
     entry.columns->task[entry.row] = TaskOf(entry.sample->pid, entry.sample->tid, entry.time_ns);
   }
-  for (; event != later; ++event) ApplyEvent(*event, window);
-  sideband_.erase(sideband_.begin(), later);
+  for (; turn != turns_.end(); ++turn) ApplyEvent(sideband_[turn->second], window);
+  std::erase_if(sideband_, [&](const perf::SidebandEvent& event) { return event.time_ns < until_ns; });
   deferred_.clear();
 
   for (uint32_t number : numbers) {

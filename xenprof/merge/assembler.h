@@ -63,7 +63,7 @@ class Assembler {
   Tables StartChunk();
   // Samples waiting for Advance.
   size_t waiting_samples() const;
-  // Bytes held by tables and processes, about.
+  // Bytes that tables and processes fill, about.
   size_t memory_bytes() const;
 
  private:

@@ -74,6 +74,9 @@ struct MergeOptions {
   // The kernel's limit of frames in one chain (sysctl kernel.perf_event_max_stack or the attribute); a chain
   // that long is flagged truncated.
   uint32_t max_stack = 127;
+  // Callers in user code that no program can return to stay as they were sampled; else the first of them
+  // becomes address 0 and ends the stack. See Assembler::KeepUnmappedCallers, which knows the mappings, too.
+  bool keep_unmapped_callers = false;
   // Address ranges [first, second) of Xen's idle functions, ascending; empty: not known.
   std::vector<std::pair<uint64_t, uint64_t>> xen_idle;
 };

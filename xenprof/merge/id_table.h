@@ -2,6 +2,7 @@
 #ifndef XENPROF_MERGE_ID_TABLE_H_
 #define XENPROF_MERGE_ID_TABLE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -37,12 +38,20 @@ class IdTable {
   // Fetches what FindOrAdd of this hash will look at first.
   void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[(hash >> 32) & (slots_.size() - 1)]); }
 
-  // Gives the memory back, too: a busy chunk's tables are not the size of the quiet ones after it.
+  // Stays as large as what it held needs: the next chunk is much like the last. A quieter one gives memory
+  // back when it ends.
   void Clear() {
-    slots_ = std::vector<Slot>(kSmallest, Slot{0, kFree});
+    size_t slots = kSmallest;
+    while (size_ * 4 >= slots * 3) slots *= 2;
+    if (slots == slots_.size()) {
+      std::fill(slots_.begin(), slots_.end(), Slot{0, kFree});
+    } else {
+      slots_ = std::vector<Slot>(slots, Slot{0, kFree});
+    }
     size_ = 0;
   }
-  size_t memory_bytes() const { return slots_.capacity() * sizeof(Slot); }
+  // What is in use.
+  size_t memory_bytes() const { return size_ * sizeof(Slot); }
 
  private:
   static constexpr size_t kSmallest = 64;

@@ -1,5 +1,6 @@
 #include "xenprof/merge/interner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace xenprof::merge {
@@ -8,9 +9,22 @@ Tables Interner::Reset() {
   Tables old = std::exchange(tables_, Tables());
   frames_.Clear();
   nodes_.Clear();
-  stack_at_ = std::vector<uint32_t>(1, kNone);
-  next_stack_ = std::vector<uint32_t>();
-  memo_ = std::vector<Memo>(kSmallestMemo, Memo{{}, 0, kNone});
+  // Room for a chunk like the last: growing costs copies, and faults for fresh pages.
+  tables_.frames.reserve(old.frames.size());
+  tables_.nodes.reserve(old.nodes.size() + 1);
+  tables_.stacks.reserve(old.stacks.size());
+  stack_at_ = {};
+  stack_at_.reserve(old.nodes.size() + 1);
+  stack_at_.push_back(kNone);
+  next_stack_ = {};
+  next_stack_.reserve(old.stacks.size());
+  size_t memos = kSmallestMemo;
+  while (MemoIsSmall(memos, old.stacks.size())) memos *= 2;
+  if (memos == memo_.size()) {
+    std::fill(memo_.begin(), memo_.end(), Memo{{}, 0, kNone});
+  } else {
+    memo_ = std::vector<Memo>(memos, Memo{{}, 0, kNone});
+  }
   // The entries with a meaning of their own: no mapping, the idle task, the root.
   tables_.mappings.emplace_back();
   Task idle;
@@ -54,30 +68,30 @@ uint32_t Interner::StackOf(uint32_t leaf, Origin origin, uint8_t flags) {
   tables_.stacks.push_back({leaf, origin, flags});
   next_stack_.push_back(stack_at_[leaf]);
   stack_at_[leaf] = stack;
-  if (tables_.stacks.size() * 2 > memo_.size() && memo_.size() < kLargestMemo) GrowMemo();
+  if (MemoIsSmall(memo_.size(), tables_.stacks.size())) GrowMemo();
   return stack;
 }
 
-void Interner::Remember(Hash128 hash, uint64_t space, uint32_t stack) {
+void Interner::Remember(Hash128 hash, uint64_t place, uint32_t id) {
   Memo* set = &memo_[MemoSet(hash)];
   // The older one gives way.
   for (size_t way = kWays - 1; way > 0; --way) set[way] = set[way - 1];
-  set[0] = {hash, space, stack};
+  set[0] = {hash, place, id};
 }
 
 void Interner::GrowMemo() {
   const std::vector<Memo> old = std::exchange(memo_, std::vector<Memo>(memo_.size() * 2, Memo{{}, 0, kNone}));
   for (size_t at = old.size(); at-- > 0;) {
-    if (old[at].stack != kNone) Remember(old[at].hash, old[at].space, old[at].stack);
+    if (old[at].id != kNone) Remember(old[at].hash, old[at].place, old[at].id);
   }
 }
 
 size_t Interner::memory_bytes() const {
-  return frames_.memory_bytes() + nodes_.memory_bytes() +
-         (stack_at_.capacity() + next_stack_.capacity()) * 4 + memo_.capacity() * sizeof(Memo) +
-         tables_.frames.capacity() * sizeof(Frame) + tables_.nodes.capacity() * sizeof(Node) +
-         tables_.stacks.capacity() * sizeof(Stack) + tables_.tasks.capacity() * sizeof(Task) +
-         tables_.mappings.capacity() * sizeof(Mapping);
+  return frames_.memory_bytes() + nodes_.memory_bytes() + (stack_at_.size() + next_stack_.size()) * 4 +
+         std::min(memo_.size(), tables_.stacks.size() * 2) * sizeof(Memo) +
+         tables_.frames.size() * sizeof(Frame) + tables_.nodes.size() * sizeof(Node) +
+         tables_.stacks.size() * sizeof(Stack) + tables_.tasks.size() * sizeof(Task) +
+         tables_.mappings.size() * sizeof(Mapping);
 }
 
 }  // namespace xenprof::merge

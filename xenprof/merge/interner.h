@@ -29,21 +29,23 @@ class Interner {
   uint32_t NodeOf(uint32_t parent, uint32_t frame);
   uint32_t StackOf(uint32_t leaf, Origin origin, uint8_t flags);
 
-  // A stack seen lately in the same address space (0: it has no user frames); false: not, or forgotten.
-  bool Recall(Hash128 hash, uint64_t space, uint32_t* stack) const {
+  // What Remember was told of the same hash and place lately; false, and *id untouched: nothing, or
+  // forgotten. `place` is what the hash does not tell: an address space, or the node where callers go on.
+  bool Recall(Hash128 hash, uint64_t place, uint32_t* id) const {
     const Memo* set = &memo_[MemoSet(hash)];
     for (size_t way = 0; way < kWays; ++way) {
       const Memo& memo = set[way];
-      if (memo.hash == hash && memo.space == space && memo.stack != kNone) {
-        *stack = memo.stack;
+      if (memo.hash == hash && memo.place == place && memo.id != kNone) {
+        *id = memo.id;
         return true;
       }
     }
     return false;
   }
   void PrefetchRecall(Hash128 hash) const { __builtin_prefetch(&memo_[MemoSet(hash)]); }
-  void Remember(Hash128 hash, uint64_t space, uint32_t stack);
+  void Remember(Hash128 hash, uint64_t place, uint32_t id);
 
+  // What the chunk has filled, without what is kept to be filled.
   size_t memory_bytes() const;
 
  private:
@@ -59,9 +61,10 @@ class Interner {
   static constexpr size_t kSmallestMemo = 1 << 11, kLargestMemo = 1 << 16;
   struct alignas(32) Memo {
     Hash128 hash;
-    uint64_t space;
-    uint32_t stack;
+    uint64_t place;
+    uint32_t id;
   };
+  static bool MemoIsSmall(size_t memos, size_t stacks) { return stacks * 2 > memos && memos < kLargestMemo; }
   size_t MemoSet(Hash128 hash) const { return hash.low & (memo_.size() - 1) & ~(kWays - 1); }
   void GrowMemo();
 

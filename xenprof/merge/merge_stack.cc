@@ -36,8 +36,28 @@ class Parts {
   void Hypervisor(uint64_t address) { Put(address, stack_.hypervisor_frames); }
   void Kernel(uint64_t address) { Put(address, stack_.kernel_frames); }
   void User(uint64_t address) { Put(address, stack_.user_frames); }
+  // The same for the addresses at the front of `run`, up to a marker or, for the kernel, a user address. Says
+  // how many there were, or had room.
+  size_t KernelRun(absl::Span<const uint64_t> run) {
+    return PutRun(run, kUserAddressEnd, stack_.kernel_frames);
+  }
+  size_t UserRun(absl::Span<const uint64_t> run) { return PutRun(run, 0, stack_.user_frames); }
 
  private:
+  // Addresses in [first, kContextMax).
+  size_t PutRun(absl::Span<const uint64_t> run, uint64_t first, int& count) {
+    const size_t room = static_cast<size_t>(MergedStack::kMaxFrames - stack_.size());
+    uint64_t* const to = stack_.addresses + stack_.size();
+    const size_t most = std::min(room, run.size());
+    size_t i = 0;
+    for (; i < most; ++i) {
+      const uint64_t address = run[i];
+      if (address - first >= perf::kContextMax - first) break;
+      to[i] = address;
+    }
+    count += static_cast<int>(i);
+    return i;
+  }
   void Put(uint64_t address, int& count) {
     if (stack_.size() == MergedStack::kMaxFrames) {
       stack_.flags |= kStackTruncated;
@@ -48,6 +68,22 @@ class Parts {
   }
   MergedStack& stack_;
 };
+
+// Below the lowest page the kernel lets anyone map, or above all that user space may have (five levels of
+// page tables).
+bool NobodyReturnsTo(uint64_t address) { return address < 4096 || address >= uint64_t{1} << 56; }
+
+// A program without frame pointers lets the kernel walk on through its data: what that holds differs in every
+// sample, so that the same stack is never met twice unless it is cut here, before anything is compared. The
+// first user frame is the register's and stands.
+void CutUserCallers(MergedStack* stack) {
+  const int begin = stack->hypervisor_frames + stack->kernel_frames;
+  for (int i = begin + 1; i < begin + stack->user_frames; ++i) {
+    if (!NobodyReturnsTo(stack->addresses[i])) continue;
+    stack->addresses[i] = 0;
+    stack->user_frames = i - begin + 1;
+  }
+}
 
 // A guest's sample: the sampled address, and frames of the guest where the kernel walked them (the KVM series
 // sends GUEST_KERNEL or GUEST_USER markers). Dom0's own frames, whatever task was current, are not the
@@ -152,7 +188,8 @@ void MergeStack(const perf::Sample& sample, const MergeOptions& options, MergedS
     bool own_part_begun = false;         // an entry of the leaf's own part has been met
     uint64_t last_kernel_side_user = 0;  // a user address met in the kernel part, to tell its repeat
     bool user_part_begun = false;
-    for (uint64_t entry : sample.chain) {
+    for (size_t at = 0; at < sample.chain.size();) {
+      const uint64_t entry = sample.chain[at++];
       if (IsMarker(entry)) {
         if (entry == perf::kContextUser) {
           in_user_part = true;
@@ -195,9 +232,20 @@ void MergeStack(const perf::Sample& sample, const MergeOptions& options, MergedS
       } else {
         parts.Kernel(entry);
       }
+      // Once none of the odd cases above can come any more, up to the next marker, the rest goes at once.
+      if (hypervisor_sample && entries < 2) continue;
+      size_t run = 0;
+      if (in_user_part && stack->user_frames > 0) {
+        run = parts.UserRun(sample.chain.subspan(at));
+      } else if (!in_user_part && stack->kernel_frames > 0 && stack->user_frames == 0) {
+        run = parts.KernelRun(sample.chain.subspan(at));
+      }
+      at += run;
+      entries += run;
     }
   }
   if (entries >= options.max_stack) stack->flags |= kStackTruncated;
+  if (!options.keep_unmapped_callers) CutUserCallers(stack);
 
   if (!hypervisor_sample) {
     if (user_mode) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/unit/merge/context_markers.h"
 
@@ -168,6 +169,47 @@ TEST_F(AssemblerTest, CallersWhereNothingIsMappedAreCut) {
       << "a return address may be just behind";
   EXPECT_EQ(Told(columns, 3), "p: [unknown]+9000 /bin/p+900");
   EXPECT_EQ(Told(columns, 4), ": [unknown]+1800 [unknown]+1900");
+}
+
+// What the kernel finds in a program's data differs every time; a reader tells what cannot be an address, so
+// that the same stack stays the same.
+TEST_F(AssemblerTest, ImpossibleCallersMakeNoStackOfTheirOwn) {
+  assembler_.AddProcess(10, 10, "p", false);
+  assembler_.AddMapping(Mmap(0, 10, 0x1000, 0x1000, 0, "/bin/p"));
+  BatchBuilder zero(0, options_);
+  for (uint64_t i = 0; i < 100; ++i) {
+    Sample(zero, 100 + i, 10, 10, CpuMode::kKernel, 0xffffffff81000010,
+           {K, 0xffffffff81000010, 0xffffffff81000800, U, 0x1800, 0x1900, i, 0x5555000 + i});
+  }
+  CpuBatch batch = zero.Take(1000);
+  EXPECT_EQ(batch.stacks.size(), 1u);
+  assembler_.AddBatch(std::move(batch));
+  Window window;
+  assembler_.Advance(1000, &window);
+  EXPECT_EQ(Told(Cpu(window, 0), 99),
+            "p: [kernel]+ffffffff81000010 [kernel]+ffffffff81000800 /bin/p+800 /bin/p+900 [unknown]+0");
+}
+
+TEST_F(AssemblerTest, LeavesOfTheSameCallersShareTheirNodes) {
+  assembler_.AddProcess(10, 10, "p", false);
+  assembler_.AddMapping(Mmap(0, 10, 0x1000, 0x1000, 0, "/bin/p"));
+  BatchBuilder zero(0, options_);
+  for (uint64_t i = 0; i < 10; ++i) {
+    const uint64_t leaf = 0xffffffff81000010 + i;
+    Sample(zero, 100 + i, 10, 10, CpuMode::kKernel, leaf,
+           {K, leaf, 0xffffffff81000800, 0xffffffff81000900, U, i < 5 ? uint64_t{0x1800} : 0x1804, 0x1900});
+  }
+  HandOn(zero, 1000);
+  Window window;
+  assembler_.Advance(1000, &window);
+  for (uint64_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(Told(Cpu(window, 0), i),
+              absl::StrCat("p: [kernel]+", absl::Hex(0xffffffff81000010 + i),
+                           " [kernel]+ffffffff81000800 [kernel]+ffffffff81000900 /bin/p+",
+                           i < 5 ? "800" : "804", " /bin/p+900"));
+  }
+  // The root, the outermost frame, two places that call the kernel with two kernel frames each, ten leaves.
+  EXPECT_EQ(assembler_.tables().nodes.size(), 1u + 1 + 2 * 3 + 10);
 }
 
 // The cache of sampled stacks forgets; what they were interned as does not.
@@ -335,6 +377,20 @@ TEST_F(AssemblerTest, AnewChunkStartsItsIdsAgain) {
   EXPECT_EQ(assembler_.tables().stacks.size(), 1u);
   EXPECT_EQ(Told(Cpu(window, 0), 0), "p: /bin/p+20");
   EXPECT_EQ(calls, 2);
+}
+
+// Room is kept for a chunk like the last, yet a chunk is measured, and turned over, by what is in it.
+TEST_F(AssemblerTest, AnewChunkIsSmallWhateverTheLastWas) {
+  const size_t empty = assembler_.memory_bytes();
+  BatchBuilder zero(0, options_);
+  for (uint64_t i = 0; i < 50000; ++i)
+    Sample(zero, 1 + i, 0, 0, CpuMode::kKernel, 0xffffffff81000000 + i, {K, 0xffffffff81000000 + i});
+  HandOn(zero, 100000);
+  Window window;
+  assembler_.Advance(100000, &window);
+  EXPECT_GT(assembler_.memory_bytes(), empty + 1000000);
+  assembler_.StartChunk();
+  EXPECT_LT(assembler_.memory_bytes(), empty + 100000);
 }
 
 TEST_F(AssemblerTest, OverlappingMappingsAreCutNotLost) {

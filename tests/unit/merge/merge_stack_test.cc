@@ -1,4 +1,6 @@
 // One case per row of xen-facts.md section 2 and per trap named there.
+#include <iterator>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -250,10 +252,58 @@ TEST(MergeStack, MarkersAreNeverFrames) {
 
 TEST(MergeStack, AUserStackMayHoldAnything) {
   // Words of a user stack that look like a marker, a kernel address, a Xen address.
-  const Shape shape = Merge(CpuMode::kKernel, kKernel,
-                            {K, kKernel, U, kUser, K, kKernelCaller, kXen, 0x2020202020202020}, Patched());
-  EXPECT_EQ(shape,
+  const std::vector<uint64_t> chain = {K, kKernel, U, kUser, K, kKernelCaller, kXen, 0x2020202020202020};
+  MergeOptions options = Patched();
+  options.keep_unmapped_callers = true;
+  EXPECT_EQ(Merge(CpuMode::kKernel, kKernel, chain, options),
             (Shape{{}, {kKernel}, {kUser, kKernelCaller, kXen, 0x2020202020202020}, Origin::kDom0Kernel, 0}));
+  EXPECT_EQ(Merge(CpuMode::kKernel, kKernel, chain, Patched()),
+            (Shape{{}, {kKernel}, {kUser, 0}, Origin::kDom0Kernel, 0}));
+}
+
+TEST(MergeStack, ACallerNobodyCanReturnToEndsTheStack) {
+  for (const uint64_t nobody :
+       {uint64_t{0}, uint64_t{1}, uint64_t{0xfff}, uint64_t{1} << 56, ~uint64_t{0} - 4096}) {
+    EXPECT_EQ(Merge(CpuMode::kUser, kUser, {U, kUser, kUserCaller, nobody, kUserCaller}, Patched()),
+              (Shape{{}, {}, {kUser, kUserCaller, 0}, Origin::kDom0User, 0}));
+  }
+  // The lowest and the highest that somebody may.
+  const uint64_t low = 0x1000, high = (uint64_t{1} << 56) - 1;
+  EXPECT_EQ(Merge(CpuMode::kUser, kUser, {U, kUser, low, high}, Patched()),
+            (Shape{{}, {}, {kUser, low, high}, Origin::kDom0User, 0}));
+  // A register is believed.
+  EXPECT_EQ(Merge(CpuMode::kUser, 0, {U, 0, kUserCaller}, Patched()),
+            (Shape{{}, {}, {0, kUserCaller}, Origin::kDom0User, 0}));
+  // A guest's addresses are its own affair.
+  EXPECT_EQ(Merge(CpuMode::kGuestUser, kUser, {perf::kContextGuestUser, kUser, 1}, Patched()),
+            (Shape{{}, {}, {kUser, 1}, Origin::kGuestUser, 0}));
+}
+
+TEST(MergeStack, RunsAreTakenAsTheirEntriesOneByOne) {
+  // A marker before each entry says nothing new and keeps entries from being taken together.
+  std::mt19937_64 random(1);
+  const uint64_t pool[] = {kXen, kKernel, kKernelCaller, kUser, kUserCaller, 0, 1, 0x2020202020202020};
+  const CpuMode modes[] = {CpuMode::kKernel,      CpuMode::kUser,      CpuMode::kHypervisor,
+                           CpuMode::kGuestKernel, CpuMode::kGuestUser, CpuMode::kUnknown};
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<uint64_t> plain, marked;
+    uint64_t context = 0;
+    const size_t entries = random() % (round % 100 == 0 ? 300 : 12);
+    for (size_t i = 0; i < entries; ++i) {
+      if (i == 0 || random() % 5 == 0) {
+        context = random() % 2 == 0 ? K : U;
+        plain.push_back(context);
+      }
+      plain.push_back(pool[random() % std::size(pool)]);
+      marked.push_back(context);
+      marked.push_back(plain.back());
+    }
+    MergeOptions options = random() % 2 == 0 ? Patched() : Unpatched();
+    options.keep_unmapped_callers = random() % 2 == 0;
+    const CpuMode mode = modes[random() % std::size(modes)];
+    const uint64_t ip = random() % 2 == 0 && plain.size() > 1 ? plain[1] : pool[random() % std::size(pool)];
+    ASSERT_EQ(Merge(mode, ip, plain, options), Merge(mode, ip, marked, options)) << "round " << round;
+  }
 }
 
 TEST(MergeStack, TruncationIsFlaggedAtTheKernelsLimit) {

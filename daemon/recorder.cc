@@ -25,8 +25,6 @@ using Kind = merge::Incident::Kind;
 constexpr uint64_t kPatienceNs = 2 * kSecondNs;
 // While someone waits.
 constexpr uint64_t kSnapshotPatienceNs = kSecondNs / 2;
-// The pace of progress while someone waits for a snapshot.
-constexpr uint64_t kProgressNs = kSecondNs / 2;
 // The PMU has this long to give its first sample.
 constexpr uint64_t kDeliveryNs = 3 * kSecondNs / 2;
 constexpr size_t kMaxSnapshots = 16;
@@ -34,7 +32,7 @@ constexpr size_t kMaxSnapshots = 16;
 constexpr size_t kWaitingSamples = 1 << 15;
 constexpr size_t kBlockSamples = 1 << 18;
 // A chunk whose tables have grown to this is turned over early.
-constexpr size_t kTableBytes = 16 << 20;
+constexpr size_t kTableBytes = 12 << 20;
 
 CollectorOptions CollectorOptionsOf(const Config& config) {
   CollectorOptions options;
@@ -205,7 +203,7 @@ int Recorder::WaitMs(uint64_t now_ns) const {
   if (has_commands_.load(std::memory_order_relaxed)) return 0;
   uint64_t next = std::min(next_block_ns_, next_second_ns_);
   for (const PendingSnapshot& snapshot : snapshots_) {
-    next = std::min({next, snapshot.end_ns, now_ns + kProgressNs});
+    next = std::min(next, snapshot.end_ns);
   }
   if (next <= now_ns) return 0;
   return static_cast<int>((next - now_ns + kMillisecondNs - 1) / kMillisecondNs);
@@ -222,7 +220,7 @@ void Recorder::RunCommands() {
 }
 
 void Recorder::EverySecond(uint64_t now_ns) {
-  next_second_ns_ = now_ns + (snapshots_.empty() ? kSecondNs : kProgressNs);
+  next_second_ns_ = now_ns + kSecondNs;
   collector_.CheckCpus();
   if (!delivery_checked_ && now_ns >= opened_ns_ + kDeliveryNs) {
     delivery_checked_ = true;
@@ -391,7 +389,7 @@ bool Recorder::OpenChunk(uint64_t start_ns) {
   const std::string path =
       absl::StrCat(config_.state_dir, "/", chunk::ChunkFileName(start, static_cast<uint32_t>(random[0])));
   absl::StatusOr<std::unique_ptr<chunk::ChunkWriter>> writer =
-      chunk::ChunkWriter::Create(path, std::move(header));
+      chunk::ChunkWriter::Create(path, std::move(header), {.memory = writer_memory_});
   chunk_start_ns_ = start_ns;
   if (!writer.ok()) {
     if (gap_since_ns_ == 0) {

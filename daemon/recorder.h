@@ -116,6 +116,7 @@ class Recorder {
   proto::Host host_;
   merge::Window window_;
   std::unique_ptr<chunk::ChunkWriter> writer_;
+  const std::shared_ptr<chunk::WriterMemory> writer_memory_ = chunk::NewWriterMemory();
   uint64_t opened_ns_ = 0;  // events
   uint64_t block_start_ns_ = 0;
   uint64_t advanced_ns_ = 0;

@@ -10,9 +10,11 @@
 namespace xenprof::chunk {
 namespace {
 
-template <typename Field>
-void Reserve(Field* field, size_t count) {
-  field->Reserve(static_cast<int>(count));
+// Room for `count` more elements, to be filled by the caller: protobuf's own Add is a call for each.
+template <typename T>
+T* Grow(google::protobuf::RepeatedField<T>* field, size_t count) {
+  field->Reserve(field->size() + static_cast<int>(count));
+  return field->AddNAlreadyReserved(static_cast<int>(count));
 }
 
 // Runs of equal values as pairs: how many, value.
@@ -47,9 +49,8 @@ void EncodeSteps(absl::Span<const int64_t> deltas, proto::CpuSamples* out) {
     char* to = low->data() + plane * deltas.size();
     for (size_t i = 0; i < deltas.size(); ++i) to[i] = static_cast<char>(deltas[i] >> (8 * plane));
   }
-  google::protobuf::RepeatedField<int64_t>* steps = out->mutable_time_step();
-  Reserve(steps, deltas.size());
-  for (const int64_t delta : deltas) steps->AddAlreadyReserved(delta >> (8 * low_bytes));
+  int64_t* step = Grow(out->mutable_time_step(), deltas.size());
+  for (const int64_t delta : deltas) *step++ = delta >> (8 * low_bytes);
 }
 
 // Where a compressor should begin afresh: at both ends of each large column, for each has statistics of its
@@ -221,43 +222,44 @@ absl::Status BlockEncoder::EncodeDictionary(const merge::Tables& tables, const m
   }
 
   dictionary->set_first_frame(static_cast<uint32_t>(written.frames));
-  Reserve(dictionary->mutable_frame_mapping(), tables.frames.size() - written.frames);
-  Reserve(dictionary->mutable_frame_address(), tables.frames.size() - written.frames);
+  const size_t frames_count = tables.frames.size() - written.frames;
+  uint32_t* frame_mapping = Grow(dictionary->mutable_frame_mapping(), frames_count);
+  int64_t* frame_address = Grow(dictionary->mutable_frame_address(), frames_count);
   last_address_.assign(tables.mappings.size(), 0);
   for (size_t i = written.frames; i < tables.frames.size(); ++i) {
     const merge::Frame& frame = tables.frames[i];
     if (frame.mapping >= tables.mappings.size()) return bad("frame ", i, ": no mapping ", frame.mapping);
     uint64_t& last = last_address_[frame.mapping];
-    dictionary->mutable_frame_mapping()->AddAlreadyReserved(frame.mapping);
-    dictionary->mutable_frame_address()->AddAlreadyReserved(static_cast<int64_t>(frame.address - last));
+    *frame_mapping++ = frame.mapping;
+    *frame_address++ = static_cast<int64_t>(frame.address - last);
     last = frame.address;
   }
 
   ReferenceCoder frames(static_cast<uint32_t>(written.frames));
   dictionary->set_first_node(static_cast<uint32_t>(written.nodes));
-  Reserve(dictionary->mutable_node_parent(), tables.nodes.size() - written.nodes);
-  Reserve(dictionary->mutable_node_frame(), tables.nodes.size() - written.nodes);
+  const size_t nodes_count = tables.nodes.size() - written.nodes;
+  uint32_t* node_parent = Grow(dictionary->mutable_node_parent(), nodes_count);
+  int32_t* node_frame = Grow(dictionary->mutable_node_frame(), nodes_count);
   for (size_t i = written.nodes; i < tables.nodes.size(); ++i) {
     const merge::Node& node = tables.nodes[i];
     if (i > 0 && (node.parent >= i || node.frame >= tables.frames.size())) {
       return bad("node ", i, ": no caller ", node.parent, " or no frame ", node.frame);
     }
-    dictionary->mutable_node_parent()->AddAlreadyReserved(i > 0 && node.parent == i - 1 ? 0
-                                                                                        : node.parent + 1);
-    dictionary->mutable_node_frame()->AddAlreadyReserved(i == 0 ? 0 : frames.Encode(node.frame));
+    *node_parent++ = i > 0 && node.parent == i - 1 ? 0 : node.parent + 1;
+    *node_frame++ = i == 0 ? 0 : frames.Encode(node.frame);
   }
 
   uint32_t last_leaf = 0;
   dictionary->set_first_stack(static_cast<uint32_t>(written.stacks));
-  Reserve(dictionary->mutable_stack_leaf(), tables.stacks.size() - written.stacks);
-  Reserve(dictionary->mutable_stack_kind(), tables.stacks.size() - written.stacks);
+  const size_t stacks_count = tables.stacks.size() - written.stacks;
+  int32_t* stack_leaf = Grow(dictionary->mutable_stack_leaf(), stacks_count);
+  uint32_t* stack_kind = Grow(dictionary->mutable_stack_kind(), stacks_count);
   for (size_t i = written.stacks; i < tables.stacks.size(); ++i) {
     const merge::Stack& stack = tables.stacks[i];
     if (stack.leaf >= tables.nodes.size()) return bad("stack ", i, ": no node ", stack.leaf);
-    dictionary->mutable_stack_leaf()->AddAlreadyReserved(static_cast<int32_t>(stack.leaf - last_leaf));
+    *stack_leaf++ = static_cast<int32_t>(stack.leaf - last_leaf);
     last_leaf = stack.leaf;
-    dictionary->mutable_stack_kind()->AddAlreadyReserved(static_cast<uint32_t>(stack.origin) |
-                                                         static_cast<uint32_t>(stack.flags) << 4);
+    *stack_kind++ = static_cast<uint32_t>(stack.origin) | static_cast<uint32_t>(stack.flags) << 4;
   }
 
   return absl::OkStatus();
@@ -298,15 +300,14 @@ absl::Status BlockEncoder::EncodeCpu(const merge::CpuColumns& cpu, size_t begin,
   first_ns_ = std::min(first_ns_, lowest);
   last_ns_ = std::max(last_ns_, highest);
 
-  google::protobuf::RepeatedField<int32_t>* references = out->mutable_stack();
-  Reserve(references, count);
+  int32_t* references = Grow(out->mutable_stack(), count);
   ReferenceCoder coder(block()->dictionary().first_stack());
   for (size_t i = 0; i < count; ++i) {
     if (stacks[i] >= tables.stacks.size()) {
       return absl::InvalidArgumentError(absl::StrCat("CPU ", cpu.cpu, ": no stack ", stacks[i]));
     }
     ++by_origin_[static_cast<size_t>(tables.stacks[stacks[i]].origin) % kOriginCount];
-    references->AddAlreadyReserved(coder.Encode(stacks[i]));
+    references[i] = coder.Encode(stacks[i]);
   }
   AppendRuns(cpu.task.data() + begin, count, out->mutable_task_runs());
   if (domains != nullptr) {

@@ -15,6 +15,15 @@
 #include "xenprof/chunk/utf8.h"
 
 namespace xenprof::chunk {
+
+class WriterMemory {
+ public:
+  BlockEncoder encoder;
+  EnvelopeEncoder envelopes;
+};
+
+std::shared_ptr<WriterMemory> NewWriterMemory() { return std::make_shared<WriterMemory>(); }
+
 namespace {
 
 constexpr size_t kChunkIdBytes = 16;
@@ -30,7 +39,11 @@ merge::TableMarks MarksOf(const merge::Tables& tables) {
 class Writer : public ChunkWriter {
  public:
   Writer(std::unique_ptr<PartialFile> file, const proto::Header& header, const WriterOptions& options)
-      : file_(std::move(file)), options_(options) {
+      : file_(std::move(file)),
+        options_(options),
+        memory_(options.memory != nullptr ? options.memory : NewWriterMemory()),
+        encoder_(memory_->encoder),
+        envelopes_(memory_->envelopes) {
     state_.start_ns = header.start_ns();
     state_.mode = header.mode();
   }
@@ -157,8 +170,9 @@ class Writer : public ChunkWriter {
 
   std::unique_ptr<PartialFile> file_;
   WriterOptions options_;
-  BlockEncoder encoder_;
-  EnvelopeEncoder envelopes_;
+  const std::shared_ptr<WriterMemory> memory_;
+  BlockEncoder& encoder_;
+  EnvelopeEncoder& envelopes_;
   State state_;
 };
 

@@ -14,11 +14,18 @@
 
 namespace xenprof::chunk {
 
+// What writing blocks takes of memory beside the tables: messages, buffers, the compressor's own.
+class WriterMemory;
+std::shared_ptr<WriterMemory> NewWriterMemory();
+
 struct WriterOptions {
   int compression_level = 3;  // zstd, of blocks
   int symbols_level = 9;      // zstd, of symbols
   bool sync = true;           // fsync before the rename, and the folder after it
   bool replace = false;       // a file of that name, and a partial one nobody writes, may be replaced
+  // For writers of which only the newest writes blocks: each finds the memory warm that the one before it
+  // left. Null: the writer has its own.
+  std::shared_ptr<WriterMemory> memory;
 };
 
 // The domain of each sample of a window, where that is known. merge knows none: whoever attributes samples

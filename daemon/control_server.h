@@ -42,7 +42,7 @@ struct ControlOptions {
   uint64_t patience_ns = 10'000'000'000;
   // A client that asks for nothing is let go after this.
   uint64_t idle_ns = 600'000'000'000;
-  uint64_t progress_ns = 500'000'000;
+  uint64_t progress_ns = 1'000'000'000;
   size_t max_request_bytes = 64 << 10;
   size_t max_answer_bytes = 4 << 20;  // waiting for one client
   size_t max_requests = 8;            // of one client at a time

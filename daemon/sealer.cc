@@ -16,6 +16,7 @@
 namespace xenprof::daemon {
 namespace {
 
+constexpr size_t kKeptFreeBytes = 8 << 20;
 constexpr int kQuietNice = 10;
 constexpr size_t kKnownChunks = 8192;
 // The names and times of files against the clock of samples: steps of the calendar, and the time sealing
@@ -87,8 +88,9 @@ void Sealer::Run() {
     }
     if (job.writer != nullptr) Do(std::move(job));
     if (retain) Retain();
-    // What naming took goes back to the system: the peak of a minute is not the daemon's size for hours.
-    malloc_trim(0);
+    // Much of what naming took goes back to the system: the peak of a minute is not the daemon's size for
+    // hours. A little stays, for every page taken anew is a fault.
+    if (mallinfo2().fordblks > kKeptFreeBytes) malloc_trim(0);
     absl::MutexLock lock(&mutex_);
     working_ = false;
     if (std::none_of(jobs_.begin(), jobs_.end(), [](const SealJob& waiting) { return waiting.urgent; })) {

@@ -223,11 +223,13 @@ absl::StatusOr<std::unique_ptr<ByteStream>> StreamOfSource(std::shared_ptr<const
 
 absl::StatusOr<std::string> ReadAll(ByteStream& stream) {
   std::string all;
-  constexpr size_t kStep = 256 << 10;
+  // Most are notes of a few bytes.
+  constexpr size_t kFirstStep = 4 << 10, kLargestStep = 256 << 10;
   while (true) {
     const size_t had = all.size();
-    all.resize(had + kStep);
-    absl::StatusOr<size_t> got = stream.Read(all.data() + had, kStep);
+    const size_t step = std::clamp(had, kFirstStep, kLargestStep);
+    all.resize(had + step);
+    absl::StatusOr<size_t> got = stream.Read(all.data() + had, step);
     if (!got.ok()) return got.status();
     all.resize(had + *got);
     if (*got == 0) return all;

@@ -109,6 +109,9 @@ std::vector<AddressMatcher::Match> AddressMatcher::Finish() {
                     .end = next_[i] == kNoNext ? 0 : next_[i],
                     .ref = before.ref,
                     .slot = before.slot};
+    } else {
+      matches[i] = {.start = std::max(ended_[i], before.set ? before.start : 0),
+                    .end = next_[i] == kNoNext ? 0 : next_[i]};
     }
   }
   return matches;

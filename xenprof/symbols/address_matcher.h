@@ -25,7 +25,7 @@ class AddressMatcher {
   static constexpr size_t kNone = ~size_t{0};
 
   // Where a symbol with a size lies inside another one, the outer one's matches are the pieces around the
-  // inner one.
+  // inner one. Where nothing is found, `start` and `end` are those of the gap between symbols.
   struct Match {
     bool found = false;
     uint64_t start = 0;

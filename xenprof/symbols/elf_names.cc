@@ -9,6 +9,7 @@
 #include "xenprof/symbols/address_matcher.h"
 #include "xenprof/symbols/byte_stream.h"
 #include "xenprof/symbols/demangle.h"
+#include "xenprof/symbols/eh_frame.h"
 #include "xenprof/symbols/elf_plt.h"
 #include "xenprof/symbols/symbol_text.h"
 
@@ -125,6 +126,28 @@ void Match(const ElfFile& program, const std::vector<NameTable>& tables, absl::S
   const std::vector<FunctionCache::Found> stubs = FindPltStubs(program, in_stubs);
   for (size_t i = 0; i < stubs.size(); ++i) {
     if (stubs[i].end != 0) name_it(in_stubs_index[i], stubs[i]);
+  }
+
+  // One FDE covers all stubs of a linkage table: it says nothing about a stub without a name.
+  std::vector<uint64_t> nameless;
+  std::vector<size_t> nameless_index;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (names->function_of[offset + i] != ElfNames::kNone ||
+        std::binary_search(in_stubs.begin(), in_stubs.end(), addresses[i])) {
+      continue;
+    }
+    nameless.push_back(addresses[i]);
+    nameless_index.push_back(i);
+  }
+  std::vector<FunctionCache::Found> bounds = FindEhFrameFunctions(program, nameless);
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    // Symbols beside it, which other addresses may ask for another time, keep all that is theirs.
+    const AddressMatcher::Match& gap = matches[nameless_index[i]];
+    bounds[i].start = std::max(bounds[i].start, gap.start);
+    if (gap.end != 0) bounds[i].end = std::min(bounds[i].end, gap.end);
+    if (bounds[i].start <= nameless[i] && bounds[i].end > nameless[i]) {
+      name_it(nameless_index[i], std::move(bounds[i]));
+    }
   }
 }
 

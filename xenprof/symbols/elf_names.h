@@ -15,9 +15,9 @@ namespace xenprof::symbols {
 
 struct ElfNames {
   std::vector<FunctionCache::Found> functions;  // as they were found
-  std::vector<uint32_t> function_of;            // by address asked for; kNone: no name
+  std::vector<uint32_t> function_of;            // by address asked for; kNone: in none
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // Null: no name.
+  // Null: in no function. Its name is empty where only its bounds are known.
   const FunctionCache::Found* At(size_t address) const {
     return function_of[address] == kNone ? nullptr : &functions[function_of[address]];
   }
@@ -29,6 +29,8 @@ struct ElfNames {
 // `debug` (the separate debug file, or null), else .gnu_debugdata (an xz-compressed ELF file with a .symtab
 // of what .dynsym lacks; `max_decompressed_bytes` of it at most), the latter two together with .dynsym. Stubs
 // of a procedure linkage table are called `name@plt`. Names are demangled, their version suffix is cut off.
+// What has no symbol is in the function without a name that .eh_frame of `program` tells, as far as that does
+// not reach into a symbol.
 ElfNames FindElfNames(const std::shared_ptr<const ElfFile>& program,
                       const std::shared_ptr<const ElfFile>& debug, absl::Span<const uint64_t> addresses,
                       uint64_t max_decompressed_bytes);

@@ -28,7 +28,7 @@ struct MappingInfo {
 struct Function {
   uint64_t start = 0;
   uint64_t size = 0;  // 0: up to the next function
-  std::string name;   // demangled
+  std::string name;   // demangled; empty: only its bounds are known
 };
 
 // Inline frames and source lines of one address, innermost first.
@@ -59,7 +59,7 @@ class Symbolizer {
   virtual void Note(const MappingInfo& mapping) = 0;
 
   // Names for `addresses` (ascending, each once; callers have already taken 1 off return addresses). Never
-  // fails: what cannot be named is left out and `problem` says why.
+  // fails: what cannot be named is left out, or in a function without a name, and `problem` says why.
   virtual Resolved Resolve(const MappingInfo& mapping, absl::Span<const uint64_t> addresses) = 0;
 };
 

@@ -27,7 +27,7 @@ constexpr uint64_t kMaxVdsoBytes = 1 << 20;
 
 std::string Unnamed(size_t named, size_t asked, absl::string_view source) {
   if (named >= asked) return "";
-  return absl::StrCat(asked - named, " of ", asked, " addresses are in no function of ", source);
+  return absl::StrCat(asked - named, " of ", asked, " addresses have no name in ", source);
 }
 
 // Debug files made by eu-strip have the program's own segments; those made by objcopy have lost their file
@@ -188,7 +188,7 @@ Resolved UserSymbols::FromCache(Cached& cached, absl::Span<const uint64_t> addre
   Resolved resolved;
   size_t named = 0;
   resolved.functions = cached.functions.Functions(addresses, &named);
-  resolved.source = resolved.functions.empty() ? "" : cached.source;
+  resolved.source = named == 0 ? "" : cached.source;
   resolved.problem = cached.problem;
   if (resolved.problem.empty()) resolved.problem = Unnamed(named, addresses.size(), cached.source);
   return resolved;

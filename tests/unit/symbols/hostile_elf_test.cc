@@ -15,6 +15,16 @@
 namespace xenprof::symbols {
 namespace {
 
+// As strip leaves it, but for the tables' bytes.
+std::string WithoutSymbols(std::string bytes) {
+  const uint64_t sections_at = *reinterpret_cast<const uint64_t*>(bytes.data() + 0x28);
+  for (size_t at = sections_at; at + sizeof(Elf64_Shdr) <= bytes.size(); at += sizeof(Elf64_Shdr)) {
+    auto* section = reinterpret_cast<Elf64_Shdr*>(bytes.data() + at);
+    if (section->sh_type == SHT_SYMTAB || section->sh_type == SHT_DYNSYM) section->sh_type = SHT_PROGBITS;
+  }
+  return bytes;
+}
+
 // Everything we do with a file. `dwarf` too, which is the slow part.
 void ReadAllOf(const std::string& bytes, bool dwarf) {
   const absl::StatusOr<std::shared_ptr<const ElfFile>> file =
@@ -79,6 +89,28 @@ TEST(HostileElf, BytesOfDebugSectionsFlipped) {
           bytes[section.offset + random() % section.size] = static_cast<char>(random());
         }
         ReadAllOf(bytes, true);
+      }
+    }
+  }
+}
+
+TEST(HostileElf, EveryByteOfUnwindTablesChanged) {
+  const std::string whole = WithoutSymbols(ReadFile(SamplePath("plain")));
+  const std::shared_ptr<const ElfFile> file = OpenElfBytes(whole);
+  for (const char* name : {".eh_frame_hdr", ".eh_frame"}) {
+    const ElfFile::Section* section = file->FindSection(name);
+    ASSERT_NE(section, nullptr);
+    for (uint64_t at = section->offset; at < section->offset + section->size; ++at) {
+      for (const unsigned char byte : {0x00, 0x01, 0x04, 0x09, 0x1b, 0x3b, 0x7f, 0x80, 0xff}) {
+        std::string bytes = whole;
+        bytes[at] = static_cast<char>(byte);
+        ReadAllOf(bytes, false);
+      }
+      // A count, a length or a way back that leads far outside.
+      for (const uint32_t word : {0u, 4u, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu}) {
+        std::string bytes = whole;
+        bytes.replace(at, 4, reinterpret_cast<const char*>(&word), 4);
+        ReadAllOf(bytes, false);
       }
     }
   }

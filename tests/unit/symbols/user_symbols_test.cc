@@ -69,8 +69,11 @@ TEST(UserSymbols, StrippedLibrariesNameWhatTheyExport) {
   EXPECT_EQ(NameAt(resolved, asked.plain), "sample_plain");
   EXPECT_EQ(NameAt(resolved, asked.exported), "int sample::Exported<int>(int)");
   EXPECT_EQ(NameAt(resolved, asked.hidden), "") << "and nothing else";
+  EXPECT_THAT(resolved.functions,
+              ::testing::Contains(::testing::AllOf(::testing::Field(&Function::start, asked.hidden),
+                                                   ::testing::Field(&Function::name, ""))));
   EXPECT_THAT(resolved.source, HasSubstr(".dynsym"));
-  EXPECT_THAT(resolved.problem, HasSubstr("of 5 addresses are in no function"));
+  EXPECT_THAT(resolved.problem, HasSubstr("of 5 addresses have no name"));
 }
 
 TEST(UserSymbols, ComeFromMiniDebugInfo) {
@@ -227,6 +230,7 @@ TEST(UserSymbols, StubsOfTheLinkageTableAreNamed) {
   for (const auto& function : names.functions) found.push_back(function.name);
   EXPECT_THAT(found, ::testing::Contains("getpid@plt"));
   EXPECT_THAT(found, ::testing::Contains("strcmp@plt"));
+  EXPECT_THAT(found, ::testing::Not(::testing::Contains(""))) << "what describes them all says nothing";
 }
 
 TEST(UserSymbols, VersionsAreCutOff) {

@@ -124,7 +124,7 @@ class ChunkDecoder {
   bool lost_entries() const { return lost_made_; }  // some reference led to a lost entry
 
   struct Function {
-    absl::string_view name;  // demangled; empty: the chunk has none
+    absl::string_view name;  // demangled; empty: not known, then only one with a size has bounds
     uint64_t start = 0;
     uint64_t size = 0;  // 0: not known
     explicit operator bool() const { return !name.empty(); }

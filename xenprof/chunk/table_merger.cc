@@ -125,13 +125,15 @@ symbols::Resolved TableMerger::CarriedNames::Resolve(const symbols::MappingInfo&
       resolved.problem = std::string(source.decoder->SymbolProblem(source.mapping));
   }
   for (const uint64_t address : addresses) {
+    ChunkDecoder::Function function;
     for (const Source& source : found->second) {
-      const ChunkDecoder::Function function = source.decoder->FunctionFor(source.mapping, address);
-      if (!function) continue;
-      if (resolved.functions.empty() || resolved.functions.back().start != function.start) {
-        resolved.functions.push_back({function.start, function.size, std::string(function.name)});
-      }
-      break;
+      const ChunkDecoder::Function here = source.decoder->FunctionFor(source.mapping, address);
+      if (here || function.size == 0) function = here;
+      if (here) break;
+    }
+    if ((function || function.size != 0) &&
+        (resolved.functions.empty() || resolved.functions.back().start != function.start)) {
+      resolved.functions.push_back({function.start, function.size, std::string(function.name)});
     }
     for (const Source& source : found->second) {
       const absl::Span<const ChunkDecoder::Line> lines = source.decoder->LinesFor(source.mapping, address);

@@ -72,7 +72,7 @@ struct Function {
   FrameKind kind = FrameKind::kUnknown;
   bool named = false;
   uint32_t binary = 0;   // one it was seen in
-  uint64_t address = 0;  // its start when named, else the address sampled
+  uint64_t address = 0;  // its start when known, else the address sampled
 };
 
 // A function at an address, with where in the source that was when the chunk told.

@@ -127,6 +127,7 @@ uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t
     functions_.emplace(std::make_pair(mapping, found.start), id);
     return id;
   } else {
+    if (found.size != 0) raw_address = found.start;  // its bounds are known
     function.address = raw_address;
     if (from.kind != FrameKind::kGuestKernel && from.kind != FrameKind::kGuestUser) {
       return interner_->AddUnnamedFunction(function, [&] { return UnnamedFunction(from, raw_address); });

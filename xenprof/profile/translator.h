@@ -21,8 +21,9 @@ absl::string_view ModuleName(absl::string_view mapping_name);
 // What to call a task: its comm, and the idle task, which has no name of its own in every chunk, "swapper".
 absl::string_view TaskName(const merge::Task& task);
 
-// What to call an address nobody could name: "libc.so.6+0x1234", "[kernel]+0xffffffff81000000", and for a
-// guest, whose addresses say nothing here, "[guest kernel]".
+// What to call what nobody could name, after its start or, where not even that is known, the address:
+// "libc.so.6+0x1234", "[kernel]+0xffffffff81000000", and for a guest, whose addresses say nothing here,
+// "[guest kernel]".
 std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address);
 
 // Made once all payloads of the chunk are in `decoder`. Everything is translated when first asked for.

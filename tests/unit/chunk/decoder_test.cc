@@ -255,5 +255,23 @@ TEST(ChunkDecoder, SymbolsAreChecked) {
   EXPECT_TRUE(decoder.LinesFor(1, 0x1001).empty());
 }
 
+TEST(ChunkDecoder, FunctionsMayHaveBoundsAlone) {
+  ChunkDecoder decoder{proto::Header()};
+  ASSERT_TRUE(decoder.AddBlock(Block()).ok());
+  proto::Symbols symbols;
+  symbols.add_strings("");
+  proto::MappingSymbols* m = symbols.add_mappings();
+  m->set_mapping(1);
+  m->add_function_start(0x1000);
+  m->add_function_size(0x10);
+  m->add_function_name(0);
+  ASSERT_TRUE(decoder.AddSymbols(symbols).ok());
+  const ChunkDecoder::Function function = decoder.FunctionFor(1, 0x100f);
+  EXPECT_FALSE(function) << "it is not named";
+  EXPECT_EQ(function.start, 0x1000u);
+  EXPECT_EQ(function.size, 0x10u);
+  EXPECT_EQ(decoder.FunctionFor(1, 0x1010).size, 0u);
+}
+
 }  // namespace
 }  // namespace xenprof::chunk

@@ -82,7 +82,10 @@ TEST_F(ExtractTest, NamesAndLinesComeAlong) {
       const std::string& name = decoder.tables().mappings[mapping].name;
       const uint64_t address = decoder.LookupAddress(frame, is_leaf);
       if (name == "//anon nameless") {
-        EXPECT_FALSE(decoder.FunctionFor(mapping, address));
+        const ChunkDecoder::Function function = decoder.FunctionFor(mapping, address);
+        EXPECT_FALSE(function);
+        EXPECT_EQ(function.start, address / 64 * 64);
+        EXPECT_EQ(function.size, 64u);
         EXPECT_EQ(decoder.SymbolProblem(mapping), "nothing has names here");
         return;
       }

@@ -169,16 +169,15 @@ symbols::Resolved MadeUpNames::Resolve(const symbols::MappingInfo& mapping,
   asked.push_back(mapping);
   symbols::Resolved resolved;
   resolved.source = "made up";
-  if (absl::StrContains(mapping.name, "nameless")) {
-    resolved.problem = "nothing has names here";
-    return resolved;
-  }
+  const bool nameless = absl::StrContains(mapping.name, "nameless");
+  if (nameless) resolved.problem = "nothing has names here";
   for (const uint64_t address : addresses) {
     const uint64_t start = address / 64 * 64;
     if (resolved.functions.empty() || resolved.functions.back().start != start) {
-      resolved.functions.push_back({start, 64, absl::StrCat(mapping.name, "_", start / 64)});
+      resolved.functions.push_back(
+          {start, 64, nameless ? std::string() : absl::StrCat(mapping.name, "_", start / 64)});
     }
-    if (address % 2 == 0) {
+    if (!nameless && address % 2 == 0) {
       resolved.lines.push_back(
           {address, {{"inlined", "a.h", 3}, {resolved.functions.back().name, "a.c", 70}}});
     }

@@ -83,8 +83,8 @@ class Host {
   std::vector<PlainSample> samples_;
 };
 
-// Names every address of mappings whose name does not contain "nameless": "<name>_<address / 64>", 64 bytes
-// each, with one inline frame and lines where the address is even.
+// Names every address: "<name>_<address / 64>", 64 bytes each, with one inline frame and lines where the
+// address is even. In mappings whose name contains "nameless" such functions have no name and no lines.
 class MadeUpNames : public symbols::Symbolizer {
  public:
   void Note(const symbols::MappingInfo&) override {}

@@ -125,6 +125,47 @@ TEST(FoldedTest, IsTheSameWithTasksByName) {
   EXPECT_EQ(page_by_name.text(), page.text());
 }
 
+// A stripped program: what is known of a function without a name is where it begins and ends.
+TEST(FoldedTest, ShowsAFunctionWithoutNameAsOne) {
+  TemporaryFolder folder;
+  ChunkMaker maker;
+  const uint32_t program = maker.Mapping(FrameKind::kDom0User, "/bin/stripped", true);
+  maker.symbolizer.functions["/bin/stripped"] = {
+      {0x1000, 0x100, "exported"}, {0x1100, 0x80, ""}, {0x2000, 0x40, ""}};
+  for (const uint64_t leaf : {0x1010, 0x1100, 0x1104, 0x117f, 0x1180}) {
+    maker.Sample(0, maker.start_ns + leaf,
+                 maker.Stack({{program, leaf}, {program, 0x2011}}, Origin::kDom0User),
+                 maker.Task(7, 7, "sh"));
+  }
+  // A call is the last instruction of its function.
+  maker.Sample(0, maker.start_ns + 0x2040,
+               maker.Stack({{program, 0x1010}, {program, 0x2040}}, Origin::kDom0User),
+               maker.Task(7, 7, "sh"));
+  const std::string path = maker.Write(folder.File("a.xenprof"));
+  const Profile profile = Build(path, Granularity::kFunction);
+  EXPECT_EQ(Folded(profile),
+            "sh;stripped+0x2000;exported 2\n"
+            "sh;stripped+0x2000;stripped+0x1100 3\n"
+            "sh;stripped+0x2000;stripped+0x1180 1\n");
+  for (const profile::Function& function : profile.functions) {
+    EXPECT_EQ(function.named, profile.str(function.name) == "exported");
+  }
+
+  const pprof::Profile message = Pprof(Build(path, Granularity::kAddress));
+  std::multimap<std::string, uint64_t> addresses;
+  for (const pprof::Location& location : message.location()) {
+    const auto& function = message.function(static_cast<int>(location.line(0).function_id()) - 1);
+    addresses.emplace(message.string_table(static_cast<int>(function.name_string())), location.address());
+  }
+  EXPECT_EQ(addresses, (std::multimap<std::string, uint64_t>{{"exported", 0x1010},
+                                                             {"stripped+0x1100", 0x1100},
+                                                             {"stripped+0x1100", 0x1104},
+                                                             {"stripped+0x1100", 0x117f},
+                                                             {"stripped+0x1180", 0x1180},
+                                                             {"stripped+0x2000", 0x2010},
+                                                             {"stripped+0x2000", 0x203f}}));
+}
+
 TEST(FoldedTest, RefusesTheWrongGranularityAndNoticesMissingSamples) {
   StringOutput out;
   EXPECT_EQ(ExportFolded(XenHost(Granularity::kAddress), &out).code(), absl::StatusCode::kInvalidArgument);

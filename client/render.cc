@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/large_heap.h"
 #include "xenprof/export/folded.h"
 #include "xenprof/export/html.h"
 #include "xenprof/export/pprof.h"
@@ -37,6 +38,7 @@ absl::StatusOr<Format> FormatByEnding(absl::string_view path) {
 
 absl::Status Render(std::vector<profile::Input> inputs, const profile::TimeWindow& window,
                     const RenderOptions& options, exporter::Output* output) {
+  UseLargeHeap();
   profile::BuildOptions build;
   build.salvage = options.salvage;
   const bool pprof = options.format == Format::kPprof;

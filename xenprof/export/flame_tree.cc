@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "xenprof/export/roots.h"
@@ -173,13 +174,13 @@ class TreeBuilder {
   const Profile& profile_;
   const Roots roots_;
   FlameTree tree_;
-  profile::LargeVector<Node> nodes_;  // a parent before its children
+  std::vector<Node> nodes_;  // a parent before its children
   std::vector<uint32_t> root_nodes_, function_labels_;
   profile::PairIndex places_;  // node of the profile, root
-  profile::LargeVector<uint32_t> place_of_pair_;
-  profile::LargeVector<Self> selfs_;
-  profile::LargeVector<uint64_t> totals_;
-  profile::LargeVector<uint32_t> first_child_, children_;
+  std::vector<uint32_t> place_of_pair_;
+  std::vector<Self> selfs_;
+  std::vector<uint64_t> totals_;
+  std::vector<uint32_t> first_child_, children_;
   std::vector<std::pair<uint32_t, uint32_t>> path_;  // scratch: node of the profile, pair
 };
 

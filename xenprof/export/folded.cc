@@ -88,7 +88,7 @@ absl::Status ExportFolded(const Profile& profile, Output* output) {
     uint32_t root, node;
     uint64_t count;
   };
-  profile::LargeVector<Line> lines;
+  std::vector<Line> lines;
   profile::PairIndex index;
   index.Reserve(profile.nodes.size(), profile.samples.size());
   lines.reserve(profile.samples.size());

@@ -61,7 +61,7 @@ uint32_t* Interner::FindSlot(const Function& function) {
 uint32_t* Interner::UnnamedSlot(const Function& function) {
   constexpr size_t kFirstSize = 1024;
   if (unnamed_count_ * 2 >= unnamed_.size()) {
-    LargeVector<uint32_t> before(std::max(kFirstSize, unnamed_.size() * 4));
+    std::vector<uint32_t> before(std::max(kFirstSize, unnamed_.size() * 4));
     before.swap(unnamed_);
     for (const uint32_t entry : before) {
       if (entry != 0) *FindSlot(profile_->functions[entry - 1]) = entry;

@@ -69,7 +69,7 @@ class Interner {
   absl::flat_hash_map<std::tuple<uint32_t, uint32_t, StringId, std::string, uint32_t>, uint32_t> domains_;
   std::vector<uint32_t> function_frames_;  // index: function; frame + 1
   absl::flat_hash_map<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>, uint32_t> address_frames_;
-  LargeVector<uint32_t> unnamed_;  // an open hash table, its size a power of two: function + 1, 0: free
+  std::vector<uint32_t> unnamed_;  // an open hash table, its size a power of two: function + 1, 0: free
   size_t unnamed_count_ = 0;
   PairIndex children_;  // parent, frame
   absl::flat_hash_map<SampleKey, uint32_t> sample_keys_;

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "xenprof/profile/large_vector.h"
 
 namespace xenprof::profile {
 
@@ -73,8 +73,8 @@ class PairIndex {
     owners_.resize(std::max(least, std::min(least + owners_.size() / 8, owners_.capacity())));
   }
 
-  LargeVector<Owner> owners_;
-  LargeVector<Pair> pairs_;
+  std::vector<Owner> owners_;
+  std::vector<Pair> pairs_;
   absl::flat_hash_map<uint64_t, uint32_t> many_;
 };
 

@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "xenprof/base/types.h"
-#include "xenprof/profile/large_vector.h"
 
 namespace xenprof::profile {
 
@@ -42,7 +41,7 @@ class StringPool {
 
  private:
   static constexpr size_t kPieceBytes = size_t{64} << 10;
-  LargeVector<absl::string_view> views_;
+  std::vector<absl::string_view> views_;
   std::vector<std::unique_ptr<char[]>> pieces_;
   char* next_ = nullptr;  // in the last piece
   size_t left_ = 0;
@@ -224,13 +223,13 @@ class Profile {
 
   StringPool strings;
   std::vector<Binary> binaries;  // [0]: none known
-  LargeVector<Function> functions;
-  LargeVector<Line> lines;
-  LargeVector<Frame> frames;
-  LargeVector<Node> nodes;
+  std::vector<Function> functions;
+  std::vector<Line> lines;
+  std::vector<Frame> frames;
+  std::vector<Node> nodes;
   std::vector<Task> tasks;
   std::vector<Domain> domains;
-  LargeVector<Sample> samples;
+  std::vector<Sample> samples;
   std::vector<Host> hosts;
   std::vector<ModeUse> modes;
   Coverage coverage;

@@ -12,7 +12,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "xenprof/merge/window.h"
-#include "xenprof/profile/large_vector.h"
 #include "xenprof/profile/pair_index.h"
 
 namespace xenprof::profile {
@@ -94,7 +93,7 @@ class StackCounts {
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
   std::vector<uint32_t> names_;  // index: task; id + 1, 0: not asked for yet
   PairIndex pairs_;              // stack, group
-  LargeVector<Count> counts_;    // index: pair
+  std::vector<Count> counts_;    // index: pair
 };
 
 }  // namespace xenprof::profile

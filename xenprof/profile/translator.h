@@ -59,8 +59,8 @@ class Translator {
   const bool inlines_;
   Interner* interner_;
   std::vector<uint32_t> binaries_, modules_, tasks_, domains_;  // id + 1, 0: not yet
-  LargeVector<uint32_t> inner_nodes_;                           // the same
-  LargeVector<Range> frames_[2];                                // [is_leaf]
+  std::vector<uint32_t> inner_nodes_;                           // the same
+  std::vector<Range> frames_[2];                                // [is_leaf]
   std::vector<uint32_t> frame_pool_;
   absl::flat_hash_map<std::pair<uint32_t, uint64_t>, uint32_t>
       functions_;               // by mapping and start of a named one

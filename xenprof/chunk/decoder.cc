@@ -69,10 +69,9 @@ absl::Status ChunkDecoder::AddBlock(const proto::Block& block) {
     return Bad("block from ", block.start_ns(), " ns until ", block.end_ns(), " ns");
   }
   if (block.has_dictionary()) {
-    const Unpacked unpacked = Unpack(block.dictionary());
-    absl::Status status = CheckDictionary(block.dictionary(), unpacked);
+    absl::Status status = UnpackDictionary(block.dictionary());
     if (!status.ok()) return status;
-    AddDictionary(block.dictionary(), unpacked);
+    AddDictionary(block.dictionary());
   }
   if (block.has_mode()) mode_ = block.mode();
   if (block.has_hypervisor()) hypervisor_ = block.hypervisor();
@@ -95,32 +94,7 @@ absl::Status ChunkDecoder::AddBlock(const proto::Block& block) {
   return absl::OkStatus();
 }
 
-bool ChunkDecoder::Known(const IdMap& ids, uint32_t id, uint32_t first, size_t count) const {
-  if (ids.Find(id) != IdMap::kNone || (id >= first && id - first < count)) return true;
-  return options_.salvage;
-}
-
-ChunkDecoder::Unpacked ChunkDecoder::Unpack(const proto::Dictionary& d) {
-  Unpacked unpacked;
-  unpacked.node_parent.reserve(static_cast<size_t>(d.node_parent_size()));
-  uint32_t id = d.first_node();
-  for (const uint32_t parent : d.node_parent()) {
-    unpacked.node_parent.push_back(parent == 0 ? id - 1 : parent - 1);
-    ++id;
-  }
-  unpacked.node_frame.reserve(static_cast<size_t>(d.node_frame_size()));
-  ReferenceDecoder frames(d.first_frame());
-  for (int i = 0; i < d.node_frame_size(); ++i) {
-    unpacked.node_frame.push_back(d.first_node() == 0 && i == 0 ? 0 : frames.Decode(d.node_frame(i)));
-  }
-  unpacked.stack_leaf.reserve(static_cast<size_t>(d.stack_leaf_size()));
-  uint32_t leaf = 0;
-  for (const int32_t step : d.stack_leaf())
-    unpacked.stack_leaf.push_back(leaf += static_cast<uint32_t>(step));
-  return unpacked;
-}
-
-absl::Status ChunkDecoder::CheckDictionary(const proto::Dictionary& d, const Unpacked& unpacked) const {
+absl::Status ChunkDecoder::UnpackDictionary(const proto::Dictionary& d) {
   const auto columns = [](const char* what, int a, int b) {
     return a == b ? absl::OkStatus() : Bad("columns of ", what, " differ in length: ", a, " and ", b);
   };
@@ -146,32 +120,55 @@ absl::Status ChunkDecoder::CheckDictionary(const proto::Dictionary& d, const Unp
   status.Update(follows("stack", stack_ids_, d.first_stack(), d.stack_leaf_size()));
   if (!status.ok()) return status;
 
+  unpacked_.refers_to_lost = false;
+  // Whether `id` may be referred to: added by this dictionary, or known, or lost and salvaging.
+  const auto known = [this](const IdMap& ids, uint32_t id, uint32_t first, int added) {
+    if (id - first < static_cast<uint32_t>(added) || ids.Find(id) != IdMap::kNone) return true;
+    unpacked_.refers_to_lost = true;
+    return options_.salvage;
+  };
+  const uint32_t* const frame_mapping = d.frame_mapping().data();
   for (int i = 0; i < d.frame_mapping_size(); ++i) {
-    if (!Known(mapping_ids_, d.frame_mapping(i), d.first_mapping(), d.mappings_size())) {
-      return Bad("frame ", d.first_frame() + i, " refers to mapping ", d.frame_mapping(i),
+    if (!known(mapping_ids_, frame_mapping[i], d.first_mapping(), d.mappings_size())) {
+      return Bad("frame ", d.first_frame() + i, " refers to mapping ", frame_mapping[i],
                  ", which does not exist");
     }
   }
-  for (int i = 0; i < d.node_parent_size(); ++i) {
-    const uint32_t id = d.first_node() + i;
-    const uint32_t parent = unpacked.node_parent[i], frame = unpacked.node_frame[i];
-    if (id == 0) {
-      if (parent != 0) return Bad("the root of all stacks has a caller");
-      continue;
-    }
+
+  const int node_count = d.node_parent_size();
+  const uint32_t* const parents = d.node_parent().data();
+  const int32_t* const frame_references = d.node_frame().data();
+  unpacked_.nodes.resize(static_cast<size_t>(node_count));
+  ReferenceDecoder frames(d.first_frame());
+  int first = 0;
+  if (node_count > 0 && d.first_node() == 0) {  // the root, which has no frame
+    if (parents[0] != 1) return Bad("the root of all stacks has a caller");
+    first = 1;
+  }
+  for (int i = first; i < node_count; ++i) {
+    const uint32_t id = d.first_node() + static_cast<uint32_t>(i);
+    const uint32_t parent = (parents[i] == 0 ? id : parents[i]) - 1;
+    const uint32_t frame = frames.Decode(frame_references[i]);
     if (parent >= id) return Bad("node ", id, " has its caller, node ", parent, ", not before itself");
-    if (!Known(node_ids_, parent, d.first_node(), d.node_parent_size())) {
+    if (!known(node_ids_, parent, d.first_node(), node_count)) {
       return Bad("node ", id, " refers to node ", parent, ", which does not exist");
     }
-    if (!Known(frame_ids_, frame, d.first_frame(), d.frame_mapping_size())) {
+    if (!known(frame_ids_, frame, d.first_frame(), d.frame_mapping_size())) {
       return Bad("node ", id, " refers to frame ", frame, ", which does not exist");
     }
+    unpacked_.nodes[static_cast<size_t>(i)] = {parent, frame};
   }
-  for (int i = 0; i < d.stack_leaf_size(); ++i) {
-    if (!Known(node_ids_, unpacked.stack_leaf[i], d.first_node(), d.node_parent_size())) {
-      return Bad("stack ", d.first_stack() + i, " refers to node ", unpacked.stack_leaf[i],
-                 ", which does not exist");
+
+  const int stack_count = d.stack_leaf_size();
+  const int32_t* const leaf_steps = d.stack_leaf().data();
+  unpacked_.stack_leaf.resize(static_cast<size_t>(stack_count));
+  uint32_t leaf = 0;
+  for (int i = 0; i < stack_count; ++i) {
+    leaf += static_cast<uint32_t>(leaf_steps[i]);
+    if (!known(node_ids_, leaf, d.first_node(), node_count)) {
+      return Bad("stack ", d.first_stack() + i, " refers to node ", leaf, ", which does not exist");
     }
+    unpacked_.stack_leaf[static_cast<size_t>(i)] = leaf;
   }
   return absl::OkStatus();
 }
@@ -191,33 +188,25 @@ void ChunkDecoder::MakeLostEntries() {
   tables_.stacks.push_back({lost_node_, Origin::kUnknown, kStackTruncated});
 }
 
-// `d` has been checked.
-void ChunkDecoder::AddDictionary(const proto::Dictionary& d, const Unpacked& unpacked) {
-  // A hole in one table means lost entries in all: made before the new ones, so that parents still come
-  // first.
-  if (d.first_mapping() != mapping_ids_.next() || d.first_task() != task_ids_.next() ||
-      d.first_domain() != domain_ids_.next() || d.first_frame() != frame_ids_.next() ||
-      d.first_node() != node_ids_.next() || d.first_stack() != stack_ids_.next()) {
+void ChunkDecoder::AddDictionary(const proto::Dictionary& d) {
+  // A hole in one table means lost entries in all. They are made before the new ones, so that parents still
+  // come first.
+  if (unpacked_.refers_to_lost || d.first_mapping() != mapping_ids_.next() ||
+      d.first_task() != task_ids_.next() || d.first_domain() != domain_ids_.next() ||
+      d.first_frame() != frame_ids_.next() || d.first_node() != node_ids_.next() ||
+      d.first_stack() != stack_ids_.next()) {
     MakeLostEntries();
   }
-  // Salvage of a file that refers to what never was.
-  const auto resolve = [this](const IdMap& ids, uint32_t id, const uint32_t& lost) {
-    const uint32_t index = ids.Find(id);
-    if (index != IdMap::kNone) return index;
-    MakeLostEntries();
-    return lost;
-  };
-  // Gives the entries that join `table` now their places. Entry 0 of some tables is there already and
-  // replaced.
+  // Makes room in `table` for entries from id `first` on: the n-th is at the index returned plus n, but for
+  // entry 0 where that is there already: it is replaced.
   const auto add = [](IdMap* ids, uint32_t first, int added, bool zero_is_fixed, auto* table) {
-    uint32_t count = static_cast<uint32_t>(added);
-    if (zero_is_fixed && first == 0 && count > 0) {
-      ids->Add(0, 1, 0);
-      first = 1;
-      --count;
-    }
-    ids->Add(first, count, static_cast<uint32_t>(table->size()));
-    table->resize(table->size() + count);
+    const uint32_t replaced = zero_is_fixed && first == 0 && added > 0 ? 1 : 0;
+    const uint32_t count = static_cast<uint32_t>(added) - replaced;
+    const auto size = static_cast<uint32_t>(table->size());
+    if (replaced > 0) ids->Add(0, 1, 0);
+    ids->Add(first + replaced, count, size);
+    table->resize(size + count);
+    return size - replaced;
   };
 
   add(&mapping_ids_, d.first_mapping(), d.mappings_size(), true, &tables_.mappings);
@@ -247,43 +236,32 @@ void ChunkDecoder::AddDictionary(const proto::Dictionary& d, const Unpacked& unp
   id = d.first_domain();
   for (const proto::Domain& domain : d.domains()) domains_[domain_ids_.Find(id++)] = domain;
 
-  std::vector<uint32_t> frame_mapping(d.frame_mapping_size());
-  for (int i = 0; i < d.frame_mapping_size(); ++i) {
-    frame_mapping[i] = resolve(mapping_ids_, d.frame_mapping(i), lost_mapping_);
-  }
+  const uint32_t* const frame_mapping = d.frame_mapping().data();
+  const int64_t* const frame_address = d.frame_address().data();
   std::vector<uint64_t> last_address(tables_.mappings.size(), 0);  // index: mapping
-  add(&frame_ids_, d.first_frame(), d.frame_mapping_size(), false, &tables_.frames);
+  const uint32_t first_frame =
+      add(&frame_ids_, d.first_frame(), d.frame_mapping_size(), false, &tables_.frames);
+  merge::Frame* const frames = tables_.frames.data() + first_frame;
   for (int i = 0; i < d.frame_mapping_size(); ++i) {
-    uint64_t& address = last_address[frame_mapping[i]];
-    address += static_cast<uint64_t>(d.frame_address(i));
-    tables_.frames[frame_ids_.Find(d.first_frame() + i)] = {frame_mapping[i], address};
+    const uint32_t mapping = Resolve(mapping_ids_, frame_mapping[i], lost_mapping_);
+    last_address[mapping] += static_cast<uint64_t>(frame_address[i]);
+    frames[i] = {mapping, last_address[mapping]};
   }
 
-  // References are resolved before the entries are added: a lost entry made meanwhile stays in front of them.
-  std::vector<uint32_t> node_frame(d.node_frame_size());
-  for (int i = 0; i < d.node_frame_size(); ++i) {
-    node_frame[i] = d.first_node() + i == 0 ? 0 : resolve(frame_ids_, unpacked.node_frame[i], lost_frame_);
-  }
-  for (const uint32_t parent : unpacked.node_parent) {
-    if (parent < d.first_node()) resolve(node_ids_, parent, lost_node_);
-  }
-  add(&node_ids_, d.first_node(), d.node_parent_size(), true, &tables_.nodes);
-  id = d.first_node();
-  for (int i = 0; i < d.node_parent_size(); ++i, ++id) {
-    tables_.nodes[node_ids_.Find(id)] = {Resolve(node_ids_, unpacked.node_parent[i], lost_node_),
-                                         node_frame[i]};
+  const uint32_t first_node = add(&node_ids_, d.first_node(), d.node_parent_size(), true, &tables_.nodes);
+  for (uint32_t i = d.first_node() == 0 ? 1 : 0; i < unpacked_.nodes.size(); ++i) {
+    const merge::Node& node = unpacked_.nodes[i];
+    tables_.nodes[first_node + i] = {Resolve(node_ids_, node.parent, lost_node_),
+                                     Resolve(frame_ids_, node.frame, lost_frame_)};
   }
 
-  std::vector<uint32_t> stack_leaf(d.stack_leaf_size());
-  for (int i = 0; i < d.stack_leaf_size(); ++i) {
-    stack_leaf[i] = resolve(node_ids_, unpacked.stack_leaf[i], lost_node_);
-  }
-  add(&stack_ids_, d.first_stack(), d.stack_leaf_size(), false, &tables_.stacks);
-  for (int i = 0; i < d.stack_leaf_size(); ++i) {
-    const uint32_t origin = d.stack_kind(i) & 0xf;
-    tables_.stacks[stack_ids_.Find(d.first_stack() + i)] = {
-        stack_leaf[i], origin < kOriginCount ? static_cast<Origin>(origin) : Origin::kUnknown,
-        static_cast<uint8_t>(d.stack_kind(i) >> 4)};
+  const uint32_t* const stack_kind = d.stack_kind().data();
+  const uint32_t first_stack = add(&stack_ids_, d.first_stack(), d.stack_leaf_size(), false, &tables_.stacks);
+  for (uint32_t i = 0; i < unpacked_.stack_leaf.size(); ++i) {
+    const uint32_t origin = stack_kind[i] & 0xf;
+    tables_.stacks[first_stack + i] = {Resolve(node_ids_, unpacked_.stack_leaf[i], lost_node_),
+                                       origin < kOriginCount ? static_cast<Origin>(origin) : Origin::kUnknown,
+                                       static_cast<uint8_t>(stack_kind[i] >> 4)};
   }
 }
 
@@ -305,7 +283,9 @@ absl::Status ChunkDecoder::CheckSamples(const proto::Block& block) const {
       uint64_t total = 0;
       for (int i = 0; i < runs.size(); i += 2) {
         total += runs[i];
-        if (!Known(ids, runs[i + 1], 0, 0)) return bad("no ", what, " ", runs[i + 1]);
+        if (ids.Find(runs[i + 1]) == IdMap::kNone && !options_.salvage) {
+          return bad("no ", what, " ", runs[i + 1]);
+        }
       }
       if (total != static_cast<uint64_t>(count)) {
         return bad("the runs of ", what, "s are for ", total, " samples, there are ", count);

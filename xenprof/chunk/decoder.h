@@ -130,7 +130,12 @@ class ChunkDecoder {
     explicit operator bool() const { return !name.empty(); }
   };
   // `address` in the mapping's space, as LookupAddress gives it. Views live as long as the decoder.
-  Function FunctionFor(uint32_t mapping, uint64_t address) const;
+  Function FunctionFor(uint32_t mapping, uint64_t address) const {
+    const Function* const function = FindFunction(mapping, address);
+    return function == nullptr ? Function{} : *function;
+  }
+  // The same, as one of FunctionsOf(mapping); null when there is none.
+  const Function* FindFunction(uint32_t mapping, uint64_t address) const;
   struct Line {
     absl::string_view function;
     absl::string_view file;
@@ -157,16 +162,11 @@ class ChunkDecoder {
     std::vector<Line> lines;
   };
 
-  // Columns of a dictionary that are coded, as file ids.
-  struct Unpacked {
-    std::vector<uint32_t> node_parent, node_frame, stack_leaf;
-  };
-  static Unpacked Unpack(const proto::Dictionary& dictionary);
-  absl::Status CheckDictionary(const proto::Dictionary& dictionary, const Unpacked& unpacked) const;
-  void AddDictionary(const proto::Dictionary& dictionary, const Unpacked& unpacked);
+  // Checks a dictionary; what of it is coded is in unpacked_ then.
+  absl::Status UnpackDictionary(const proto::Dictionary& dictionary);
+  // The one in unpacked_.
+  void AddDictionary(const proto::Dictionary& dictionary);
   absl::Status CheckSamples(const proto::Block& block) const;
-  // Whether `id` may be referred to: known, or added by the same dictionary, or lost and salvaging.
-  bool Known(const IdMap& ids, uint32_t id, uint32_t first, size_t count) const;
   void MakeLostEntries();
   const SymbolTable* SymbolsOf(uint32_t mapping) const {
     return mapping < symbols_.size() ? &symbols_[mapping] : nullptr;
@@ -177,8 +177,16 @@ class ChunkDecoder {
     return index == IdMap::kNone ? lost : index;
   }
 
+  // Coded columns of a dictionary, as file ids.
+  struct Unpacked {
+    std::vector<merge::Node> nodes;
+    std::vector<uint32_t> stack_leaf;
+    bool refers_to_lost = false;  // to an entry that is neither known nor added
+  };
+
   Options options_;
   merge::Tables tables_;
+  Unpacked unpacked_;  // of one block at a time; keeps its memory
   std::vector<proto::Domain> domains_;
   proto::Mode mode_;
   proto::HypervisorFacts hypervisor_;

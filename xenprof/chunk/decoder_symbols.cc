@@ -71,14 +71,14 @@ absl::Status ChunkDecoder::AddSymbols(const proto::Symbols& symbols) {
   return absl::OkStatus();
 }
 
-ChunkDecoder::Function ChunkDecoder::FunctionFor(uint32_t mapping, uint64_t address) const {
+const ChunkDecoder::Function* ChunkDecoder::FindFunction(uint32_t mapping, uint64_t address) const {
   const absl::Span<const Function> functions = FunctionsOf(mapping);
   auto after =
       std::upper_bound(functions.begin(), functions.end(), address,
                        [](uint64_t value, const Function& function) { return value < function.start; });
-  if (after == functions.begin()) return {};
+  if (after == functions.begin()) return nullptr;
   const Function& function = *--after;
-  return function.size == 0 || address - function.start < function.size ? function : Function{};
+  return function.size == 0 || address - function.start < function.size ? &function : nullptr;
 }
 
 absl::Span<const ChunkDecoder::Line> ChunkDecoder::LinesFor(uint32_t mapping, uint64_t address) const {

@@ -1,7 +1,6 @@
 #include "xenprof/chunk/reader.h"
 
 #include <fcntl.h>
-#include <google/protobuf/stubs/common.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +12,7 @@
 #include "xenprof/chunk/crc32c.h"
 #include "xenprof/chunk/envelope.h"
 #include "xenprof/chunk/partial_file.h"
-#include "xenprof/chunk/payload_limits.h"
+#include "xenprof/chunk/payload_parser.h"
 
 namespace xenprof::chunk {
 namespace {
@@ -113,17 +112,8 @@ absl::Status Reader::Parse(const Envelope& envelope, bool without_columns, proto
   if (!bytes.ok()) {
     return absl::IsInvalidArgument(bytes.status()) ? Content(bytes.status().message()) : bytes.status();
   }
-  absl::Status items = CheckPayloadItems(*bytes);
-  if (!items.ok()) return Content(items.message());
-  {
-#if GOOGLE_PROTOBUF_VERSION < 4022000
-    // Says on stderr what our error says in its place.
-    const google::protobuf::LogSilencer silencer;
-#endif
-    if (!payload->ParseFromArray(bytes->data(), static_cast<int>(bytes->size()))) {
-      return Content("malformed payload");
-    }
-  }
+  absl::Status parsed = ParsePayload(*bytes, payload);
+  if (!parsed.ok()) return Content(parsed.message());
   if (payload->kind_case() == proto::Payload::KIND_NOT_SET)
     return Content("payload of a kind not known here");
   return absl::OkStatus();

@@ -1,11 +1,13 @@
 #include "xenprof/export/folded.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "xenprof/export/roots.h"
 #include "xenprof/profile/pair_index.h"
 
@@ -15,18 +17,28 @@ using profile::Profile;
 
 namespace {
 
-void AppendName(absl::string_view name, std::string* out) {
-  if (name.empty()) name = "[no name]";
-  const size_t start = out->size();
-  out->append(name.data(), name.size());
-  for (size_t i = start; i < out->size(); ++i) {
-    char& c = (*out)[i];
-    if (c == ';') {
-      c = ':';
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      c = '?';
-    }
+// For each byte, what stands for it in a name: most stand for themselves.
+constexpr std::array<char, 256> kShownAs = [] {
+  std::array<char, 256> shown = {};
+  for (int i = 0; i < 256; ++i) {
+    shown[static_cast<size_t>(i)] = i == ';' ? ':' : i < 0x20 || i == 0x7f ? '?' : static_cast<char>(i);
   }
+  return shown;
+}();
+
+constexpr absl::string_view kNoName = "[no name]";
+
+// Writes as many bytes as `name` has; returns their end.
+char* PutName(absl::string_view name, char* to) {
+  for (const char c : name) *to++ = kShownAs[static_cast<unsigned char>(c)];
+  return to;
+}
+
+void AppendName(absl::string_view name, std::string* out) {
+  if (name.empty()) name = kNoName;
+  const size_t start = out->size();
+  out->resize(start + name.size());
+  PutName(name, out->data() + start);
 }
 
 absl::string_view Suffix(FrameKind kind) {
@@ -43,26 +55,51 @@ absl::string_view Suffix(FrameKind kind) {
   }
 }
 
-// Every frame's text with the ';' before it, in one string.
+// Texts are copied in pieces of this size: most are shorter, and a call would cost more than the bytes.
+constexpr size_t kPieceBytes = 16;
+
+// Writes `text`; returns its end. Reads and writes up to kPieceBytes - 1 bytes more.
+char* PutText(absl::string_view text, char* to) {
+  for (size_t at = 0; at < text.size(); at += kPieceBytes) {
+    std::memcpy(to + at, text.data() + at, kPieceBytes);
+  }
+  return to + text.size();
+}
+
+// Every frame's text with the ';' before it, one behind the other.
 class FrameTexts {
  public:
   explicit FrameTexts(const Profile& profile) {
-    ends_.reserve(profile.frames.size() + 1);
-    ends_.push_back(0);
+    size_t most = kPieceBytes;
     for (const profile::Frame& frame : profile.frames) {
       const profile::Function& function = profile.function_of(frame);
-      text_.push_back(';');
-      AppendName(profile.str(function.name), &text_);
-      absl::StrAppend(&text_, Suffix(function.kind));
-      ends_.push_back(text_.size());
+      most += 1 + NameOf(profile, function).size() + Suffix(function.kind).size();
+    }
+    text_ = std::make_unique_for_overwrite<char[]>(most);
+    ends_.reserve(profile.frames.size() + 1);
+    ends_.push_back(0);
+    char* to = text_.get();
+    for (const profile::Frame& frame : profile.frames) {
+      const profile::Function& function = profile.function_of(frame);
+      *to++ = ';';
+      to = PutName(NameOf(profile, function), to);
+      const absl::string_view suffix = Suffix(function.kind);
+      to = std::copy(suffix.begin(), suffix.end(), to);
+      ends_.push_back(static_cast<size_t>(to - text_.get()));
     }
   }
+  // As PutText reads it.
   absl::string_view operator[](uint32_t frame) const {
-    return absl::string_view(text_).substr(ends_[frame], ends_[frame + 1] - ends_[frame]);
+    return {text_.get() + ends_[frame], ends_[frame + 1] - ends_[frame]};
   }
 
  private:
-  std::string text_;
+  static absl::string_view NameOf(const Profile& profile, const profile::Function& function) {
+    const absl::string_view name = profile.str(function.name);
+    return name.empty() ? kNoName : name;
+  }
+
+  std::unique_ptr<char[]> text_;
   std::vector<size_t> ends_;
 };
 
@@ -103,20 +140,17 @@ absl::Status ExportFolded(const Profile& profile, Output* output) {
   BufferedOutput out(output);
   std::vector<absl::string_view> path;
   uint64_t written = 0;
-  const auto append = [](absl::string_view text, char* to) {
-    std::memcpy(to, text.data(), text.size());
-    return to + text.size();
-  };
   for (const Line& line : lines) {
     constexpr size_t kCountBytes = 22;  // a blank, 20 digits, a newline
-    size_t bytes = root_texts[line.root].size() + kCountBytes;
+    const std::string& root = root_texts[line.root];
+    size_t bytes = root.size() + kPieceBytes + kCountBytes;
     path.clear();
     for (uint32_t node = line.node; node != 0; node = profile.nodes[node].parent) {
       path.push_back(texts[profile.nodes[node].frame]);
       bytes += path.back().size();
     }
-    char* to = append(root_texts[line.root], out.Room(bytes));
-    for (size_t i = path.size(); i-- > 0;) to = append(path[i], to);
+    char* to = std::copy(root.begin(), root.end(), out.Room(bytes));
+    for (size_t i = path.size(); i-- > 0;) to = PutText(path[i], to);
     *to++ = ' ';
     to = std::to_chars(to, to + kCountBytes - 2, line.count).ptr;
     *to++ = '\n';

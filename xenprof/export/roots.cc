@@ -31,22 +31,33 @@ Roots AssignRoots(const profile::Profile& profile) {
   Roots out;
   out.of_sample.reserve(profile.samples.size());
   // Labels are made once per distinct cause, then told apart by their text.
-  absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> by_cause;
+  using Cause = std::tuple<uint32_t, uint32_t, uint32_t>;
+  absl::flat_hash_map<Cause, uint32_t> by_cause;
   absl::flat_hash_map<std::pair<uint32_t, std::string>, uint32_t> by_label;
+  Cause last_cause;
+  uint32_t last_root = 0;
   for (const profile::Sample& sample : profile.samples) {
     const bool by_task = TaskIsMeaningful(sample.origin);
     const uint32_t what = by_task ? profile.tasks[sample.task].comm
                           : (sample.origin == Origin::kXenIdle || sample.origin == Origin::kUnknown)
                               ? static_cast<uint32_t>(sample.origin)
                               : 0x100 + sample.domain;
-    const auto [cause, is_new] = by_cause.try_emplace({sample.host, by_task, what}, 0);
+    const Cause cause = {sample.host, by_task, what};
+    // Samples of one cause mostly follow each other.
+    if (!out.of_sample.empty() && cause == last_cause) {
+      out.of_sample.push_back(last_root);
+      continue;
+    }
+    const auto [known, is_new] = by_cause.try_emplace(cause, 0);
     if (is_new) {
       std::string label = Label(profile, sample);
       const auto [entry, new_label] = by_label.try_emplace({sample.host, label}, out.roots.size());
       if (new_label) out.roots.push_back({sample.host, std::move(label)});
-      cause->second = entry->second;
+      known->second = entry->second;
     }
-    out.of_sample.push_back(cause->second);
+    last_cause = cause;
+    last_root = known->second;
+    out.of_sample.push_back(last_root);
   }
   for (const Root& root : out.roots) {
     out.several_hosts |= profile.hosts[root.host].hostname != profile.hosts[out.roots.front().host].hostname;

@@ -80,26 +80,34 @@ uint64_t Builder::AddBlock(const proto::Block& block, const chunk::ChunkDecoder&
   const Interval range = {block.start_ns(), block.end_ns()};
   uint64_t taken = 0;
   if (chunk.wanted.Overlap(range) > 0) {
-    const bool whole = chunk.wanted.Covers(range);
     uint32_t last_cpu = 0;
     uint64_t of_cpu = 0;
+    const auto take = [&](uint32_t cpu, uint32_t stack, uint32_t task, uint32_t domain, uint64_t period_ns) {
+      if (cpu != last_cpu) {
+        if (of_cpu > 0) coverage_.AddSamples(host, last_cpu, of_cpu);
+        taken += of_cpu;
+        of_cpu = 0;
+        last_cpu = cpu;
+      }
+      ++of_cpu;
+      counts->Add(stack, task, domain, cpu, period_ns);
+    };
     const uint64_t period_ns = period_ns_;
-    decoder.ForEachSample(
-        block, [&](uint32_t cpu, uint64_t time_ns, uint32_t stack, uint32_t task, uint32_t domain) {
-          if (!whole && !chunk.wanted.Contains(time_ns)) return;
-          if (cpu != last_cpu) {
-            if (of_cpu > 0) coverage_.AddSamples(host, last_cpu, of_cpu);
-            taken += of_cpu;
-            of_cpu = 0;
-            last_cpu = cpu;
-          }
-          ++of_cpu;
-          uint64_t period = period_ns;
-          for (const auto& [since, changed] : periods) {
-            if (time_ns >= since) period = changed;
-          }
-          counts->Add(stack, task, domain, cpu, period);
-        });
+    const bool whole = chunk.wanted.Covers(range);
+    if (whole && periods.empty()) {  // nearly always: nobody needs the times, then they are not decoded
+      decoder.ForEachSample(block, [&](uint32_t cpu, uint64_t, uint32_t stack, uint32_t task,
+                                       uint32_t domain) { take(cpu, stack, task, domain, period_ns); });
+    } else {
+      decoder.ForEachSample(
+          block, [&](uint32_t cpu, uint64_t time_ns, uint32_t stack, uint32_t task, uint32_t domain) {
+            if (!whole && !chunk.wanted.Contains(time_ns)) return;
+            uint64_t period = period_ns;
+            for (const auto& [since, changed] : periods) {
+              if (time_ns >= since) period = changed;
+            }
+            take(cpu, stack, task, domain, period);
+          });
+    }
     if (of_cpu > 0) coverage_.AddSamples(host, last_cpu, of_cpu);
     taken += of_cpu;
   }
@@ -227,6 +235,7 @@ absl::Status Builder::AddChunk(SelectedChunk selected) {
 }
 
 absl::StatusOr<Profile> Builder::Finish(const Selection& selection) {
+  interner_.Finish();
   profile_.coverage.duplicate_inputs = selection.duplicates;
   profile_.coverage.overlapping_inputs = selection.overlapping;
   coverage_.Finish(&profile_.coverage);

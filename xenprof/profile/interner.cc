@@ -8,7 +8,6 @@ namespace xenprof::profile {
 Interner::Interner(Profile* profile) : profile_(profile) {
   String("");
   profile_->binaries.emplace_back();
-  profile_->nodes.emplace_back();
   profile_->tasks.emplace_back();
   profile_->domains.emplace_back();
 }
@@ -43,31 +42,15 @@ uint32_t Interner::AddFunction(const Function& function) {
   return entry->second;
 }
 
-// A table of ids alone is a quarter of one that holds its keys.
-uint32_t* Interner::FindSlot(const Function& function) {
-  const size_t mask = unnamed_.size() - 1;
+uint32_t Interner::FindOrAddUnnamed(const Function& function, bool* added) {
   const uint64_t key =
       function.address ^ uint64_t { function.module } << 44 ^ static_cast<uint64_t>(function.kind) << 40;
-  const uint64_t hash = key * 0x9e3779b97f4a7c15;
-  for (size_t i = (hash ^ hash >> 32) & mask;; i = (i + 1) & mask) {
-    if (unnamed_[i] == 0) return &unnamed_[i];
-    const Function& known = profile_->functions[unnamed_[i] - 1];
-    if (known.address == function.address && known.module == function.module && known.kind == function.kind) {
-      return &unnamed_[i];
-    }
-  }
-}
-
-uint32_t* Interner::UnnamedSlot(const Function& function) {
-  constexpr size_t kFirstSize = 1024;
-  if (unnamed_count_ * 2 >= unnamed_.size()) {
-    std::vector<uint32_t> before(std::max(kFirstSize, unnamed_.size() * 4));
-    before.swap(unnamed_);
-    for (const uint32_t entry : before) {
-      if (entry != 0) *FindSlot(profile_->functions[entry - 1]) = entry;
-    }
-  }
-  return FindSlot(function);
+  const uint64_t hash = (key ^ key >> 32) * 0x9e3779b97f4a7c15;
+  return unnamed_.FindOrAdd(hash, static_cast<uint32_t>(profile_->functions.size()), added, [&](uint32_t id) {
+    const Function& known = profile_->functions[id];
+    return known.address == function.address && known.module == function.module &&
+           known.kind == function.kind;
+  });
 }
 
 uint32_t Interner::AddTask(const Task& task) {
@@ -121,8 +104,7 @@ uint32_t Interner::AddressFrame(uint32_t binary, uint64_t address, const std::ve
 
 void Interner::Reserve(size_t nodes, size_t frames, size_t samples) {
   // Of further chunks most nodes are known already: growing as usual serves them better.
-  if (profile_->nodes.size() > 1) return;
-  profile_->nodes.reserve(nodes);
+  if (children_.size() > 0) return;
   children_.Reserve(nodes, nodes);
   profile_->frames.reserve(frames);
   profile_->lines.reserve(frames);
@@ -131,6 +113,12 @@ void Interner::Reserve(size_t nodes, size_t frames, size_t samples) {
   profile_->strings.Reserve(frames);
   profile_->samples.reserve(samples);
   samples_.Reserve(nodes, samples);
+}
+
+void Interner::Finish() {
+  profile_->nodes.reserve(children_.size() + 1);
+  profile_->nodes.emplace_back();
+  children_.ForEachPair([&](uint32_t parent, uint32_t frame) { profile_->nodes.push_back({parent, frame}); });
 }
 
 void Interner::AddSample(const Sample& sample) {

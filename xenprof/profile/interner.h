@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "xenprof/merge/id_table.h"
 #include "xenprof/profile/pair_index.h"
 #include "xenprof/profile/profile.h"
 
@@ -27,14 +28,13 @@ class Interner {
   // `make_name` is called for a new one only.
   template <typename MakeName>
   uint32_t AddUnnamedFunction(Function function, MakeName&& make_name) {
-    uint32_t* const slot = UnnamedSlot(function);
-    if (*slot == 0) {
+    bool added;
+    const uint32_t id = FindOrAddUnnamed(function, &added);
+    if (added) {
       function.name = profile_->strings.Add(make_name());
       profile_->functions.push_back(function);
-      *slot = static_cast<uint32_t>(profile_->functions.size());
-      ++unnamed_count_;
     }
-    return *slot - 1;
+    return id;
   }
   uint32_t AddTask(const Task& task);
   uint32_t AddDomain(const Domain& domain);
@@ -46,20 +46,20 @@ class Interner {
   // So much more may come.
   void Reserve(size_t nodes, size_t frames, size_t samples);
   uint32_t Child(uint32_t parent, uint32_t frame) {
-    const auto [pair, is_new] = children_.Insert(parent, frame);
-    if (is_new) profile_->nodes.push_back({parent, frame});
-    return pair + 1;  // behind the root, nodes are in the order of their pairs
+    return children_.Insert(parent, frame).first +
+           1;  // behind the root, nodes are in the order of their pairs
   }
   // Adds to the sample that agrees in everything but count and time.
   void AddSample(const Sample& sample);
+  // Puts the nodes into the profile. Nothing may be added after that.
+  void Finish();
 
  private:
   // All of a sample but its node.
   using SampleKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint8_t, uint8_t>;
 
-  // Where an unnamed function is in unnamed_, or belongs; good until the next one is added.
-  uint32_t* UnnamedSlot(const Function& function);
-  uint32_t* FindSlot(const Function& function);
+  // The id of an unnamed function, or the next one, which it has to be given then.
+  uint32_t FindOrAddUnnamed(const Function& function, bool* added);
 
   Profile* profile_;
   absl::flat_hash_map<absl::string_view, StringId> strings_;
@@ -69,8 +69,7 @@ class Interner {
   absl::flat_hash_map<std::tuple<uint32_t, uint32_t, StringId, std::string, uint32_t>, uint32_t> domains_;
   std::vector<uint32_t> function_frames_;  // index: function; frame + 1
   absl::flat_hash_map<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>, uint32_t> address_frames_;
-  std::vector<uint32_t> unnamed_;  // an open hash table, its size a power of two: function + 1, 0: free
-  size_t unnamed_count_ = 0;
+  merge::IdTable unnamed_;
   PairIndex children_;  // parent, frame
   absl::flat_hash_map<SampleKey, uint32_t> sample_keys_;
   SampleKey last_key_;

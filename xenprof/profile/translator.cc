@@ -38,7 +38,8 @@ Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granul
       modules_(decoder.tables().mappings.size()),
       tasks_(decoder.tables().tasks.size()),
       domains_(decoder.domains().size()),
-      inner_nodes_(decoder.tables().nodes.size()) {
+      inner_nodes_(decoder.tables().nodes.size()),
+      functions_(decoder.tables().mappings.size()) {
   frames_[0].resize(decoder.tables().frames.size());
   frames_[1].resize(decoder.tables().frames.size());
 }
@@ -101,31 +102,39 @@ StringId Translator::Module(uint32_t mapping) {
 
 uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
                                 absl::string_view inlined_name) {
-  chunk::ChunkDecoder::Function found;
-  if (inlined_name.empty()) {
-    found = decoder_.FunctionFor(mapping, lookup_address);
-    // Most addresses lie in a function met before: nothing to compare by text then.
-    if (found) {
-      const auto known = functions_.find({mapping, found.start});
-      if (known != functions_.end()) return known->second;
-    }
+  const merge::Mapping& from = decoder_.tables().mappings[mapping];
+  if (!inlined_name.empty()) {
+    return interner_->AddFunction({.name = interner_->String(inlined_name),
+                                   .module = Module(mapping),
+                                   .kind = from.kind,
+                                   .named = true,
+                                   .binary = Binary(mapping),
+                                   .address = lookup_address});
   }
+  const chunk::ChunkDecoder::Function* const found = decoder_.FindFunction(mapping, lookup_address);
+  if (found == nullptr || (found->name.empty() && found->size == 0)) {
+    return AddFunctionAt(mapping, raw_address, {});
+  }
+  // Most addresses lie in a function met before: nothing to compare by text then.
+  const absl::Span<const chunk::ChunkDecoder::Function> all = decoder_.FunctionsOf(mapping);
+  std::vector<uint32_t>& functions = functions_[mapping];
+  if (functions.empty()) functions.resize(all.size());
+  uint32_t& known = functions[static_cast<size_t>(found - all.data())];
+  if (known == 0) known = 1 + AddFunctionAt(mapping, raw_address, *found);
+  return known - 1;
+}
+
+uint32_t Translator::AddFunctionAt(uint32_t mapping, uint64_t raw_address,
+                                   const chunk::ChunkDecoder::Function& found) {
   const merge::Mapping& from = decoder_.tables().mappings[mapping];
   Function function;
   function.binary = Binary(mapping);
   function.kind = from.kind;
   function.module = Module(mapping);
-  if (!inlined_name.empty()) {
-    function.named = true;
-    function.name = interner_->String(inlined_name);
-    function.address = lookup_address;
-  } else if (found) {
+  if (found) {
     function.named = true;
     function.name = interner_->String(found.name);
     function.address = found.start;
-    const uint32_t id = interner_->AddFunction(function);
-    functions_.emplace(std::make_pair(mapping, found.start), id);
-    return id;
   } else {
     if (found.size != 0) raw_address = found.start;  // its bounds are known
     function.address = raw_address;
@@ -137,9 +146,7 @@ uint32_t Translator::FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t
   return interner_->AddFunction(function);
 }
 
-Translator::Range Translator::Frames(uint32_t frame, bool is_leaf) {
-  Range& known = frames_[is_leaf][frame];
-  if (known.count != 0) return known;
+uint32_t Translator::TranslateFrame(uint32_t frame, bool is_leaf) {
   const merge::Frame& from = decoder_.tables().frames[frame];
   const uint64_t lookup = decoder_.LookupAddress(frame, is_leaf);
   lines_.clear();
@@ -157,18 +164,19 @@ Translator::Range Translator::Frames(uint32_t frame, bool is_leaf) {
   }
   if (lines_.empty()) lines_.push_back({FunctionAt(from.mapping, from.address, lookup, {}), 0, 0});
 
-  known.first = frame_pool_.size();
   if (granularity_ == Granularity::kAddress) {
-    frame_pool_.push_back(interner_->AddressFrame(Binary(from.mapping), lookup, lines_));
-  } else {
-    for (const Line& line : lines_) frame_pool_.push_back(interner_->FunctionFrame(line.function));
+    return 1 + interner_->AddressFrame(Binary(from.mapping), lookup, lines_);
   }
-  known.count = frame_pool_.size() - known.first;
-  return known;
+  if (lines_.size() == 1) return 1 + interner_->FunctionFrame(lines_.front().function);
+  std::vector<uint32_t>& list = frame_lists_.emplace_back();
+  for (const Line& line : lines_) list.push_back(interner_->FunctionFrame(line.function));
+  return kSeveral | static_cast<uint32_t>(frame_lists_.size() - 1);
 }
 
-uint32_t Translator::Append(uint32_t parent, Range frames) {
-  for (uint32_t i = frames.count; i-- > 0;) parent = interner_->Child(parent, frame_pool_[frames.first + i]);
+uint32_t Translator::Append(uint32_t parent, uint32_t frames) {
+  if ((frames & kSeveral) == 0) return interner_->Child(parent, frames - 1);
+  const std::vector<uint32_t>& list = frame_lists_[frames & ~kSeveral];
+  for (size_t i = list.size(); i-- > 0;) parent = interner_->Child(parent, list[i]);
   return parent;
 }
 
@@ -191,7 +199,8 @@ uint32_t Translator::Node(uint32_t stack) {
   const uint32_t leaf = decoder_.tables().stacks[stack].leaf;
   if (leaf == 0) return 0;  // an empty stack is the root itself
   const merge::Node& node = decoder_.tables().nodes[leaf];
-  return Append(Inner(node.parent), Frames(node.frame, /*is_leaf=*/true));
+  const uint32_t frames = Frames(node.frame, /*is_leaf=*/true);
+  return Append(Inner(node.parent), frames);
 }
 
 }  // namespace xenprof::profile

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "xenprof/chunk/decoder.h"
 #include "xenprof/profile/interner.h"
@@ -40,32 +38,34 @@ class Translator {
   uint32_t Domain(uint32_t domain);
 
  private:
-  struct Range {
-    uint32_t first = 0;
-    uint32_t count = 0;  // 0: not translated yet
-  };
   uint32_t Binary(uint32_t mapping);
   StringId Module(uint32_t mapping);
-  // The profile's frames for a frame of the chunk, innermost first, in frame_pool_.
-  Range Frames(uint32_t frame, bool is_leaf);
+  // What a frame of the chunk is in the profile, as an entry of frames_, never 0.
+  uint32_t Frames(uint32_t frame, bool is_leaf) {
+    const uint32_t known = frames_[is_leaf][frame];
+    return known != 0 ? known : (frames_[is_leaf][frame] = TranslateFrame(frame, is_leaf));
+  }
+  uint32_t TranslateFrame(uint32_t frame, bool is_leaf);
   uint32_t FunctionAt(uint32_t mapping, uint64_t raw_address, uint64_t lookup_address,
                       absl::string_view inlined_name);
+  uint32_t AddFunctionAt(uint32_t mapping, uint64_t raw_address, const chunk::ChunkDecoder::Function& found);
   uint32_t Inner(uint32_t node);
-  uint32_t Append(uint32_t parent, Range frames);
+  uint32_t Append(uint32_t parent, uint32_t frames);
 
   const chunk::ChunkDecoder& decoder_;
   const uint32_t host_;
   const Granularity granularity_;
   const bool inlines_;
   Interner* interner_;
-  std::vector<uint32_t> binaries_, modules_, tasks_, domains_;  // id + 1, 0: not yet
-  std::vector<uint32_t> inner_nodes_;                           // the same
-  std::vector<Range> frames_[2];                                // [is_leaf]
-  std::vector<uint32_t> frame_pool_;
-  absl::flat_hash_map<std::pair<uint32_t, uint64_t>, uint32_t>
-      functions_;               // by mapping and start of a named one
-  std::vector<uint32_t> path_;  // scratch
-  std::vector<Line> lines_;     // scratch
+  // Ids in the profile + 1, 0: not translated yet.
+  std::vector<uint32_t> binaries_, modules_, tasks_, domains_, inner_nodes_;
+  std::vector<std::vector<uint32_t>> functions_;  // by mapping, and place in its FunctionsOf
+  // By frame, [is_leaf]: the same, or kSeveral and the place of as many inlined functions in frame_lists_.
+  static constexpr uint32_t kSeveral = uint32_t{1} << 31;
+  std::vector<uint32_t> frames_[2];
+  std::vector<std::vector<uint32_t>> frame_lists_;  // innermost first
+  std::vector<uint32_t> path_;                      // scratch
+  std::vector<Line> lines_;                         // scratch
 };
 
 }  // namespace xenprof::profile

@@ -24,7 +24,7 @@ class TreeBuilder {
     AddNode(0, AddLabel({FlameLabel::Type::kAll, FrameKind::kUnknown, "all", "", 0}));
     AddRoots();
     nodes_.reserve(profile_.nodes.size());
-    places_.Reserve(profile_.nodes.size(), profile_.nodes.size());
+    places_.Reserve(profile_.nodes.size());
     selfs_.reserve(profile_.samples.size());
     place_of_pair_.reserve(profile_.nodes.size());
     for (size_t i = 0; i < profile_.samples.size(); ++i) {

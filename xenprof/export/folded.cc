@@ -127,7 +127,7 @@ absl::Status ExportFolded(const Profile& profile, Output* output) {
   };
   std::vector<Line> lines;
   profile::PairIndex index;
-  index.Reserve(profile.nodes.size(), profile.samples.size());
+  index.Reserve(profile.nodes.size());
   lines.reserve(profile.samples.size());
   for (size_t i = 0; i < profile.samples.size(); ++i) {
     const profile::Sample& sample = profile.samples[i];

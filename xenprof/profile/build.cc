@@ -235,7 +235,6 @@ absl::Status Builder::AddChunk(SelectedChunk selected) {
 }
 
 absl::StatusOr<Profile> Builder::Finish(const Selection& selection) {
-  interner_.Finish();
   profile_.coverage.duplicate_inputs = selection.duplicates;
   profile_.coverage.overlapping_inputs = selection.overlapping;
   coverage_.Finish(&profile_.coverage);

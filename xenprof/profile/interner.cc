@@ -8,6 +8,7 @@ namespace xenprof::profile {
 Interner::Interner(Profile* profile) : profile_(profile) {
   String("");
   profile_->binaries.emplace_back();
+  profile_->nodes.emplace_back();
   profile_->tasks.emplace_back();
   profile_->domains.emplace_back();
 }
@@ -104,21 +105,16 @@ uint32_t Interner::AddressFrame(uint32_t binary, uint64_t address, const std::ve
 
 void Interner::Reserve(size_t nodes, size_t frames, size_t samples) {
   // Of further chunks most nodes are known already: growing as usual serves them better.
-  if (children_.size() > 0) return;
-  children_.Reserve(nodes, nodes);
+  if (profile_->nodes.size() > 1) return;
+  profile_->nodes.reserve(nodes);
+  children_.Reserve(nodes);
   profile_->frames.reserve(frames);
   profile_->lines.reserve(frames);
   profile_->functions.reserve(frames);
   function_frames_.reserve(frames);
   profile_->strings.Reserve(frames);
   profile_->samples.reserve(samples);
-  samples_.Reserve(nodes, samples);
-}
-
-void Interner::Finish() {
-  profile_->nodes.reserve(children_.size() + 1);
-  profile_->nodes.emplace_back();
-  children_.ForEachPair([&](uint32_t parent, uint32_t frame) { profile_->nodes.push_back({parent, frame}); });
+  samples_.Reserve(nodes);
 }
 
 void Interner::AddSample(const Sample& sample) {

@@ -46,13 +46,12 @@ class Interner {
   // So much more may come.
   void Reserve(size_t nodes, size_t frames, size_t samples);
   uint32_t Child(uint32_t parent, uint32_t frame) {
-    return children_.Insert(parent, frame).first +
-           1;  // behind the root, nodes are in the order of their pairs
+    const auto [pair, is_new] = children_.Insert(parent, frame);
+    if (is_new) profile_->nodes.push_back({parent, frame});
+    return pair + 1;  // behind the root, nodes are in the order of their pairs
   }
   // Adds to the sample that agrees in everything but count and time.
   void AddSample(const Sample& sample);
-  // Puts the nodes into the profile. Nothing may be added after that.
-  void Finish();
 
  private:
   // All of a sample but its node.

@@ -13,7 +13,7 @@ namespace {
 
 TEST(PairIndexTest, NumbersPairsAsAMapWould) {
   PairIndex index;
-  index.Reserve(10, 10);
+  index.Reserve(10);
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> expected;
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {

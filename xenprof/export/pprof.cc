@@ -1,5 +1,7 @@
 #include "xenprof/export/pprof.h"
 
+#include <google/protobuf/arena.h>
+
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -22,8 +24,12 @@ namespace {
 
 // Fields as protobuf writes them: key (number << 3 | wire type), then a varint or length and bytes.
 void AppendVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
+  if (value < 0x80) return out->push_back(static_cast<char>(value));
+  char bytes[10];
+  size_t count = 0;
+  for (; value >= 0x80; value >>= 7) bytes[count++] = static_cast<char>(value | 0x80);
+  bytes[count++] = static_cast<char>(value);
+  out->append(bytes, count);
 }
 
 void AppendNumber(int field, int64_t value, std::string* out) {
@@ -257,7 +263,9 @@ class PprofBuilder {
   }
 
   const Profile& profile_;
-  pprof::Profile out_;                        // all but the samples
+  google::protobuf::Arena arena_;  // a hundred thousand small messages are a single one to free
+  // All but the samples.
+  pprof::Profile& out_ = *google::protobuf::Arena::CreateMessage<pprof::Profile>(&arena_);
   std::string samples_;                       // serialised
   std::deque<std::string> strings_in_order_;  // a deque: the views below stay good
   absl::flat_hash_map<absl::string_view, int64_t> strings_;

@@ -1,9 +1,8 @@
 #include "xenprof/profile/translator.h"
 
-#include <utility>
+#include <charconv>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 
 namespace xenprof::profile {
 
@@ -24,7 +23,14 @@ std::string UnnamedFunction(const merge::Mapping& mapping, uint64_t address) {
   if (mapping.kind == FrameKind::kGuestUser) return "[guest user]";
   // What stands for the callers behind a broken chain of frame pointers.
   if (address == 0 && mapping.name == "[unknown]") return mapping.name;
-  return absl::StrCat(ModuleName(mapping.name), "+0x", absl::Hex(address));
+  // By hand: a chunk of stripped programs has hundreds of thousands of these.
+  char digits[16];
+  char* const end = std::to_chars(digits, digits + sizeof(digits), address, 16).ptr;
+  const absl::string_view module = ModuleName(mapping.name), mark = "+0x";
+  std::string name;
+  name.reserve(module.size() + mark.size() + sizeof(digits));
+  name.append(module.data(), module.size()).append(mark.data(), mark.size()).append(digits, end);
+  return name;
 }
 
 Translator::Translator(const chunk::ChunkDecoder& decoder, uint32_t host, Granularity granularity,

@@ -1,7 +1,6 @@
 #include "xenprof/export/flame_tree.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -50,8 +49,7 @@ class TreeBuilder {
   };
 
   struct SortKey {
-    uint64_t total;
-    uint64_t name_part;  // compares as those bytes of the name do, as far as they go
+    uint64_t value;  // of what is sorted by at the moment
     uint32_t node;
   };
 
@@ -132,40 +130,49 @@ class TreeBuilder {
     for (size_t i = 2; i < first_child_.size(); ++i) first_child_[i] += first_child_[i - 1];
     for (size_t i = 1; i < count; ++i) children_[first_child_[nodes_[i].parent + 1]++] = i;
     for (size_t i = 0; i < count; ++i) {
-      if (first_child_[i + 1] - first_child_[i] < 2) continue;
-      SortByTotal(absl::MakeSpan(children_).subspan(first_child_[i], first_child_[i + 1] - first_child_[i]));
+      const uint32_t first = first_child_[i], last = first_child_[i + 1];
+      if (last - first < 2) continue;
+      keys_.clear();
+      for (uint32_t c = first; c < last; ++c) keys_.push_back({0, children_[c]});
+      SortSiblings(absl::MakeSpan(keys_), 0);
+      for (uint32_t c = first; c < last; ++c) children_[c] = keys_[c - first].node;
     }
   }
 
   // By descending total, then by name, module and number.
-  void SortByTotal(absl::Span<uint32_t> nodes) {
-    // Thousands of unnamed functions of one program agree in their totals and in how their names begin: the
-    // bytes behind that decide without a look at the names.
-    const auto name_of = [&](uint32_t node) { return tree_.labels[nodes_[node].label].name; };
-    const absl::string_view first = name_of(nodes[0]);
-    size_t same = first.size();
-    for (const uint32_t node : nodes) {
-      const absl::string_view name = name_of(node);
-      const auto end = first.begin() + static_cast<ptrdiff_t>(std::min(same, name.size()));
-      same = static_cast<size_t>(std::mismatch(first.begin(), end, name.begin()).first - first.begin());
+  bool IsBefore(uint32_t a, uint32_t b) const {
+    if (totals_[a] != totals_[b]) return totals_[a] > totals_[b];
+    const FlameLabel &left = tree_.labels[nodes_[a].label], &right = tree_.labels[nodes_[b].label];
+    return std::tie(left.name, left.module, a) < std::tie(right.name, right.module, b);
+  }
+
+  // Below one node there may be a hundred thousand unnamed functions of a program, with equal totals and
+  // names that begin alike: they are sorted by one number at a time, the total first, then eight bytes of the
+  // name a level. `keys` agree in the levels before.
+  void SortSiblings(absl::Span<SortKey> keys, size_t level) {
+    constexpr size_t kFew = 16, kLevels = 8;
+    if (keys.size() < kFew || level == kLevels) {
+      std::sort(keys.begin(), keys.end(),
+                [this](const SortKey& a, const SortKey& b) { return IsBefore(a.node, b.node); });
+      return;
     }
-    sorted_.clear();
-    for (const uint32_t node : nodes) {
-      const absl::string_view name = name_of(node);
-      uint64_t part = 0;
-      for (size_t i = same; i < same + sizeof(part); ++i) {
-        part = part << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0);
-      }
-      sorted_.push_back({totals_[node], part, node});
+    for (SortKey& key : keys) key.value = level == 0 ? ~totals_[key.node] : NamePart(key.node, level - 1);
+    std::sort(keys.begin(), keys.end(), [](const SortKey& a, const SortKey& b) { return a.value < b.value; });
+    for (size_t first = 0, next; first < keys.size(); first = next) {
+      next = first + 1;
+      while (next < keys.size() && keys[next].value == keys[first].value) ++next;
+      if (next - first > 1) SortSiblings(keys.subspan(first, next - first), level + 1);
     }
-    std::sort(sorted_.begin(), sorted_.end(), [&](const SortKey& a, const SortKey& b) {
-      if (a.total != b.total) return a.total > b.total;
-      if (a.name_part != b.name_part) return a.name_part < b.name_part;
-      const FlameLabel &left = tree_.labels[nodes_[a.node].label],
-                       &right = tree_.labels[nodes_[b.node].label];
-      return std::tie(left.name, left.module, a.node) < std::tie(right.name, right.module, b.node);
-    });
-    for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = sorted_[i].node;
+  }
+
+  // Eight bytes of a node's name; compares as they do, with zeros behind the end.
+  uint64_t NamePart(uint32_t node, size_t part) const {
+    const absl::string_view name = tree_.labels[nodes_[node].label].name;
+    uint64_t value = 0;
+    for (size_t i = part * sizeof(value); i < (part + 1) * sizeof(value); ++i) {
+      value = value << 8 | (i < name.size() ? static_cast<unsigned char>(name[i]) : 0);
+    }
+    return value;
   }
 
   void Emit() {
@@ -215,7 +222,7 @@ class TreeBuilder {
   std::vector<uint64_t> totals_;
   std::vector<uint32_t> first_child_, children_;
   std::vector<std::pair<uint32_t, uint32_t>> path_;  // scratch: node of the profile, pair
-  std::vector<SortKey> sorted_;                      // scratch
+  std::vector<SortKey> keys_;                        // scratch
 };
 
 }  // namespace

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -390,6 +392,40 @@ TEST(FlameTreeTest, IsInPreorderByWeight) {
   EXPECT_EQ(roots.front(), "guest1 (domain 1)");
   EXPECT_THAT(roots, testing::UnorderedElementsAre("guest1 (domain 1)", "xl", "sh", "[guest]", "[xen idle]",
                                                    "[unattributed]"));
+}
+
+TEST(FlameTreeTest, SortsManySiblingsByTotalThenByName) {
+  Profile profile;
+  profile.strings.Add("");
+  profile.hosts.emplace_back();
+  profile.tasks.emplace_back();
+  profile.domains.emplace_back();
+  profile.nodes.emplace_back();
+  // Names of any length that begin alike, one the beginning of another, equal ones told apart by their
+  // module.
+  std::vector<std::tuple<int64_t, std::string, std::string>> expected;
+  for (uint32_t i = 0; i < 600; ++i) {
+    const std::string name = std::string(i * 7 % 90, 'a') + (i % 3 == 0   ? ""
+                                                             : i % 3 == 1 ? "\xff"
+                                                                          : std::string(1, '\0'));
+    const std::string module = i % 2 == 0 ? "m" : "n";
+    const uint64_t count = 1 + i % 2;
+    profile.functions.push_back({.name = profile.strings.Add(name), .module = profile.strings.Add(module)});
+    profile.lines.push_back({.function = i});
+    profile.frames.push_back({.first_line = i});
+    profile.nodes.push_back({0, i});
+    profile.samples.push_back({.node = i + 1, .count = count});
+    profile.totals.samples += count;
+    expected.emplace_back(-static_cast<int64_t>(count), name, module);
+  }
+  std::sort(expected.begin(), expected.end());
+  const FlameTree tree = BuildFlameTree(profile);
+  ASSERT_EQ(tree.size(), expected.size() + 2);  // all, and whose time it was
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const FlameLabel& label = tree.labels[tree.label[i + 2]];
+    EXPECT_EQ(label.name, std::get<1>(expected[i])) << i;
+    EXPECT_EQ(label.module, std::get<2>(expected[i])) << i;
+  }
 }
 
 TEST(DeflateTest, PacksAnySize) {

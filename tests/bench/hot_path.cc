@@ -23,6 +23,7 @@ absl::Status HotPath::Prepare(const proto::Header& header) {
   std::filesystem::remove(path_ + ".partial");
   chunk::WriterOptions options;
   options.sync = false;
+  options.memory = writer_memory_;
   auto writer = chunk::ChunkWriter::Create(path_, header, options);
   if (!writer.ok()) return writer.status();
   writer_ = std::move(*writer);

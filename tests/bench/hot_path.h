@@ -25,7 +25,7 @@ class HotPath {
   ~HotPath();
 
   // A new file, and no table of the run before. Not part of what is measured. What a daemon keeps from block
-  // to block is kept from run to run: the readers' memory and the window's.
+  // to block is kept from run to run: the readers' memory, the window's and the writer's.
   absl::Status Prepare(const proto::Header& header = {});
   // The samples in `blocks` blocks of equal time.
   absl::Status Run(int blocks = 1);
@@ -36,6 +36,7 @@ class HotPath {
  private:
   RingImages* const images_;
   const std::string path_;
+  const std::shared_ptr<chunk::WriterMemory> writer_memory_ = chunk::NewWriterMemory();
   std::unique_ptr<chunk::ChunkWriter> writer_;
   std::unique_ptr<merge::Assembler> assembler_;
   std::vector<std::unique_ptr<merge::BatchBuilder>> builders_;  // of each ring

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 
 namespace xenprof::symbols {
 namespace {
@@ -28,6 +32,31 @@ class FdSource : public ByteSource {
   size_t ReadAt(uint64_t offset, void* out, size_t size) const override {
     if (offset >= size_) return 0;
     size = std::min<uint64_t>(size, size_ - offset);
+    if (size > kSmallBytes) return ReadFile(offset, out, size);
+    size_t done = 0;
+    absl::MutexLock lock(&mutex_);
+    while (done < size) {
+      const Block& block = BlockWith(offset + done);
+      const size_t within = (offset + done) % kBlockBytes;
+      if (within >= block.filled) break;
+      const size_t taken = std::min(size - done, block.filled - within);
+      std::memcpy(static_cast<char*>(out) + done, block.bytes.get() + within, taken);
+      done += taken;
+    }
+    return done;
+  }
+
+ private:
+  // Headers and names are read a few bytes at a time, each near one read before: a call to the system costs
+  // more than what it fetches.
+  static constexpr size_t kSmallBytes = 256, kBlockBytes = 4096, kBlocks = 16;
+  struct Block {
+    uint64_t number = 0;
+    size_t filled = 0;  // 0: holds nothing
+    std::unique_ptr<char[]> bytes;
+  };
+
+  size_t ReadFile(uint64_t offset, void* out, size_t size) const {
     size_t done = 0;
     while (done < size) {
       const ssize_t got = pread(fd_.get(), static_cast<char*>(out) + done, size - done, offset + done);
@@ -38,10 +67,23 @@ class FdSource : public ByteSource {
     return done;
   }
 
- private:
+  const Block& BlockWith(uint64_t offset) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const uint64_t number = offset / kBlockBytes;
+    Block& block = blocks_[number % kBlocks];
+    if (block.number != number || block.filled <= offset % kBlockBytes) {
+      if (block.bytes == nullptr) block.bytes = std::make_unique_for_overwrite<char[]>(kBlockBytes);
+      block.number = number;
+      const uint64_t begin = number * kBlockBytes;
+      block.filled = ReadFile(begin, block.bytes.get(), std::min<uint64_t>(kBlockBytes, size_ - begin));
+    }
+    return block;
+  }
+
   UniqueFd fd_;
   uint64_t size_;
   std::string identity_;
+  mutable absl::Mutex mutex_;
+  mutable std::array<Block, kBlocks> blocks_ ABSL_GUARDED_BY(mutex_);
 };
 
 class StringSource : public ByteSource {

@@ -88,6 +88,8 @@ bool SymbolTable::Around(absl::Span<const uint64_t> addresses,
       if (at == firsts.begin() || *std::prev(at) <= below) wanted[b] = true;
     }
   }
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
+  if (context == nullptr) return false;
   std::string text;
   SymbolLine symbol;
   for (size_t b = 0; b < blocks_.size(); ++b) {
@@ -96,7 +98,8 @@ bool SymbolTable::Around(absl::Span<const uint64_t> addresses,
     absl::string_view lines = block.packed;
     if (block.packed.size() != block.text_bytes) {
       text.resize(block.text_bytes);
-      const size_t size = ZSTD_decompress(text.data(), text.size(), block.packed.data(), block.packed.size());
+      const size_t size = ZSTD_decompressDCtx(context.get(), text.data(), text.size(), block.packed.data(),
+                                              block.packed.size());
       if (ZSTD_isError(size)) return false;
       lines = text;
     }

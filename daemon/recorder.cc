@@ -29,7 +29,9 @@ constexpr uint64_t kSnapshotPatienceNs = kSecondNs / 2;
 constexpr uint64_t kDeliveryNs = 3 * kSecondNs / 2;
 constexpr size_t kMaxSnapshots = 16;
 // Samples that wait or stand in the window before a block is due; a high frequency on many CPUs passes these.
-constexpr size_t kWaitingSamples = 1 << 15;
+// The fewer wait, the more of them are still in the cache; on many CPUs each round asks every reader.
+constexpr size_t kWaitingSamplesPerCpu = 1 << 12, kLeastWaitingSamples = 1 << 13,
+                 kMostWaitingSamples = 1 << 15;
 constexpr size_t kBlockSamples = 1 << 18;
 // A chunk whose tables have grown to this is turned over early.
 constexpr size_t kTableBytes = 12 << 20;
@@ -294,7 +296,9 @@ void Recorder::Advance(uint64_t until_ns) {
 }
 
 void Recorder::AdvanceEarly() {
-  if (assembler_.waiting_samples() < kWaitingSamples) return;
+  const size_t enough =
+      std::clamp(kWaitingSamplesPerCpu * collector_.cpu_count(), kLeastWaitingSamples, kMostWaitingSamples);
+  if (assembler_.waiting_samples() < enough) return;
   const uint64_t drained_ns = collector_.DrainedUntilNs();
   // One idle CPU holds all others up: it is asked to say that it has nothing.
   if (drained_ns + kSecondNs / 4 < NowNs()) collector_.RequestDrain(NowNs());

@@ -160,6 +160,10 @@ class Assembler::Impl {
     // The last task, since the next sample is mostly its again.
     uint32_t last_pid = ~0u, last_tid = ~0u, last_task = 0;
   };
+  // Entries [next, end) of deferred_: those of one CPU.
+  struct Run {
+    size_t next, end;
+  };
   // A sample of a process about which there is news in this window: taken in its turn among the news.
   struct Deferred {
     uint64_t time_ns;
@@ -167,12 +171,6 @@ class Assembler::Impl {
     size_t row;
     Waiting* waiting;
     const RawSample* sample;
-    bool operator<(const Deferred& other) const {
-      // Of one time: in the order of CPUs, as they were put in.
-      return time_ns != other.time_ns   ? time_ns < other.time_ns
-             : columns != other.columns ? columns < other.columns
-                                        : row < other.row;
-    }
   };
 
   void Count(const CpuBatch& batch, Incident::Kind kind, uint64_t count, const std::string& text) {
@@ -202,6 +200,8 @@ class Assembler::Impl {
   // Of Advance, which needs their memory again and again: sideband by time and index, and what waits for it.
   std::vector<std::pair<uint64_t, uint32_t>> turns_;
   std::vector<Deferred> deferred_;
+  std::vector<Run> runs_;
+  std::vector<std::pair<uint64_t, size_t>> heap_;  // time of a run's next, run
   std::vector<CpuBatch> recycled_;
   TextTable kernel_;
   TextRange hypervisor_{0, 0, "[xen]", ""};
@@ -450,6 +450,7 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
     while (columns->cpu != number) ++columns;
     Cpu& cpu = cpus_[number];
     cpu.last_pid = cpu.last_tid = ~0u;
+    const size_t first_deferred = deferred_.size();
     // Of the process of the last sample, which most likely is that of the next.
     uint32_t known_pid = ~0u;
     bool has_news = false;
@@ -485,11 +486,29 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
       }
       if (waiting.next < samples.size()) break;
     }
+    runs_.push_back({first_deferred, deferred_.size()});
   }
 
-  std::sort(deferred_.begin(), deferred_.end());
+  // Each CPU's are ascending, but for a late one: merged, of one time in the order of CPUs.
+  heap_.clear();
+  for (size_t run = 0; run < runs_.size(); ++run) {
+    const auto begin = deferred_.begin() + runs_[run].next, end = deferred_.begin() + runs_[run].end;
+    const auto earlier = [](const Deferred& a, const Deferred& b) { return a.time_ns < b.time_ns; };
+    if (!std::is_sorted(begin, end, earlier)) std::stable_sort(begin, end, earlier);
+    if (begin != end) heap_.push_back({begin->time_ns, run});
+  }
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   auto turn = turns_.begin();
-  for (const Deferred& entry : deferred_) {
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    Run& run = runs_[heap_.back().second];
+    const Deferred& entry = deferred_[run.next++];
+    if (run.next < run.end) {
+      heap_.back().first = deferred_[run.next].time_ns;
+      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+    } else {
+      heap_.pop_back();
+    }
     for (; turn != turns_.end() && turn->first <= entry.time_ns; ++turn)
       ApplyEvent(sideband_[turn->second], window);
     entry.columns->stack[entry.row] =
@@ -499,6 +518,7 @@ void Assembler::Impl::Advance(uint64_t until_ns, Window* window) {
   for (; turn != turns_.end(); ++turn) ApplyEvent(sideband_[turn->second], window);
   std::erase_if(sideband_, [&](const perf::SidebandEvent& event) { return event.time_ns < until_ns; });
   deferred_.clear();
+  runs_.clear();
 
   for (uint32_t number : numbers) {
     Cpu& cpu = cpus_[number];

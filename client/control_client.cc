@@ -115,6 +115,7 @@ absl::StatusOr<ControlClient::Snapshot> ControlClient::TakeSnapshot(absl::Durati
   proto::ControlEnvelope request;
   request.mutable_snapshot_request()->set_future_ns(absl::ToInt64Nanoseconds(future));
   request.mutable_snapshot_request()->set_past_ns(absl::ToInt64Nanoseconds(past));
+  request.mutable_snapshot_request()->set_without_progress(on_progress == nullptr);
   absl::Status sent = Send(&request);
   if (!sent.ok()) return sent;
   Snapshot snapshot;

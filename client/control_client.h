@@ -32,7 +32,8 @@ class ControlClient {
     std::vector<profile::Input> chunks;  // by descriptor, named by path
   };
   using OnProgress = std::function<void(const proto::SnapshotProgress&)>;
-  // Waits for the window's end and the chunks to be sealed. `on_progress` may be empty.
+  // Waits for the window's end and the chunks to be sealed. `on_progress` may be empty, which
+  // costs the host less.
   absl::StatusOr<Snapshot> TakeSnapshot(absl::Duration future, absl::Duration past,
                                         const OnProgress& on_progress);
 

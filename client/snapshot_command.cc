@@ -30,9 +30,9 @@ class Progress {
  public:
   explicit Progress(bool asked) : terminal_(isatty(STDERR_FILENO) == 1), shown_(asked || terminal_) {}
   ~Progress() { End(); }
+  bool shown() const { return shown_; }
 
   void Show(const proto::SnapshotProgress& progress) {
-    if (!shown_) return;
     const double elapsed_s = static_cast<double>(progress.elapsed_ns()) / 1e9;
     const double total_s = static_cast<double>(progress.total_ns()) / 1e9;
     const std::string text = absl::StrFormat("collecting: %.1f of %.1f s, %s samples", elapsed_s, total_s,
@@ -85,8 +85,9 @@ absl::Status RunSnapshot(const SnapshotOptions& options, const CommandContext& c
   absl::StatusOr<ControlClient> client = ControlClient::Connect(context.socket_path);
   if (!client.ok()) return client.status();
   Progress progress(options.progress);
-  absl::StatusOr<ControlClient::Snapshot> snapshot = client->TakeSnapshot(
-      future, past, [&](const proto::SnapshotProgress& message) { progress.Show(message); });
+  ControlClient::OnProgress show;
+  if (progress.shown()) show = [&](const proto::SnapshotProgress& message) { progress.Show(message); };
+  absl::StatusOr<ControlClient::Snapshot> snapshot = client->TakeSnapshot(future, past, show);
   progress.End();
   if (!snapshot.ok()) return snapshot.status();
   if (snapshot->chunks.empty()) return absl::NotFoundError("xenprofd has no chunk that covers the window");

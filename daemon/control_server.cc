@@ -403,10 +403,11 @@ void ControlServer::HandleSnapshot(uint64_t id, Client* client, uint64_t request
     return;
   }
   ++client->requests;
-  if (future_ns > 0) {
+  const bool progress = future_ns > 0 && !snapshot.without_progress();
+  if (progress) {
     progress_.push_back({id, request, now_ns, future_ns, now_ns + options_.progress_ns, calls_.samples()});
   }
-  calls_.snapshot(future_ns, past_ns,
+  calls_.snapshot(future_ns, past_ns, progress,
                   [mailbox = mailbox_, id, request](absl::StatusOr<SnapshotResult> result) {
                     Answer answer{id, request, {}, {}};
                     if (result.ok()) {

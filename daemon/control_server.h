@@ -26,7 +26,8 @@ namespace xenprof::daemon {
 // What the socket can ask for. `done` may be called on any thread, at once or later, once.
 struct ControlCalls {
   std::function<void(std::function<void(const proto::StatusResponse&)> done)> get_status;
-  std::function<void(uint64_t future_ns, uint64_t past_ns,
+  // `progress`: `samples` is asked meanwhile, and should be up to date.
+  std::function<void(uint64_t future_ns, uint64_t past_ns, bool progress,
                      std::function<void(absl::StatusOr<SnapshotResult>)> done)>
       snapshot;
   std::function<void(uint32_t hz, const std::string& who, std::function<void(absl::StatusOr<uint32_t>)> done)>

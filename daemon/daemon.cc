@@ -107,8 +107,8 @@ absl::Status RunDaemon(const Config& config) {
   control.max_clients = config.max_clients;
   ControlCalls calls;
   calls.get_status = [&](auto done) { recorder.GetStatus(std::move(done)); };
-  calls.snapshot = [&](uint64_t future_ns, uint64_t past_ns, auto done) {
-    recorder.Snapshot(future_ns, past_ns, std::move(done));
+  calls.snapshot = [&](uint64_t future_ns, uint64_t past_ns, bool progress, auto done) {
+    recorder.Snapshot(future_ns, past_ns, progress, std::move(done));
   };
   calls.set_frequency = [&](uint32_t hz, const std::string& who, auto done) {
     recorder.SetFrequency(hz, who, std::move(done));

@@ -234,7 +234,9 @@ void Recorder::EverySecond(uint64_t now_ns) {
       collector_.SetMergeOptions(xen_->merge_options());
       if (writer_ != nullptr) writer_->SetMode(xen_->mode());
     }
-  } else if (!delivery_checked_ || !snapshots_.empty()) {
+  } else if (!delivery_checked_ ||
+             std::any_of(snapshots_.begin(), snapshots_.end(),
+                         [](const PendingSnapshot& snapshot) { return snapshot.progress; })) {
     collector_.RequestDrain(now_ns);
   }
   uint64_t samples = 0;
@@ -460,10 +462,10 @@ void Recorder::AnswerSnapshots(uint64_t now_ns) {
   OpenChunk(until_ns);
 }
 
-void Recorder::Snapshot(uint64_t future_ns, uint64_t past_ns,
+void Recorder::Snapshot(uint64_t future_ns, uint64_t past_ns, bool progress,
                         std::function<void(absl::StatusOr<SnapshotResult>)> done) {
   const uint64_t now_ns = NowNs();
-  Post([this, future_ns, past_ns, now_ns, done = std::move(done)] {
+  Post([this, future_ns, past_ns, progress, now_ns, done = std::move(done)] {
     if (snapshots_.size() >= kMaxSnapshots) {
       done(absl::ResourceExhaustedError(absl::StrCat(kMaxSnapshots, " snapshots are being taken already")));
       return;
@@ -472,7 +474,7 @@ void Recorder::Snapshot(uint64_t future_ns, uint64_t past_ns,
       done(absl::FailedPreconditionError(absl::StrCat("nothing is being written: ", pause_reason_)));
       return;
     }
-    snapshots_.push_back({now_ns - std::min(past_ns, now_ns), now_ns + future_ns, done});
+    snapshots_.push_back({now_ns - std::min(past_ns, now_ns), now_ns + future_ns, progress, done});
   });
 }
 

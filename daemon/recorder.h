@@ -51,7 +51,8 @@ class Recorder {
   // -- from any thread. Callbacks run on the recorder's or the sealer's thread and must not block.
   // Collects `future_ns` from now, then seals; answers with the chunks of that time and of `past_ns` before
   // it. ResourceExhausted: too many at a time. FailedPrecondition: nothing is being written.
-  void Snapshot(uint64_t future_ns, uint64_t past_ns,
+  // `progress`: samples() is kept up to date meanwhile.
+  void Snapshot(uint64_t future_ns, uint64_t past_ns, bool progress,
                 std::function<void(absl::StatusOr<SnapshotResult>)> done);
   // Answers with the previous frequency.
   void SetFrequency(uint32_t hz, const std::string& who, std::function<void(absl::StatusOr<uint32_t>)> done);
@@ -63,6 +64,7 @@ class Recorder {
  private:
   struct PendingSnapshot {
     uint64_t start_ns, end_ns;
+    bool progress;
     std::function<void(absl::StatusOr<SnapshotResult>)> done;
   };
 

@@ -176,6 +176,7 @@ TEST_F(ControlClientTest, TakesChunksFromSeveralMessages) {
     const proto::ControlEnvelope request = ReadRequest();
     EXPECT_EQ(request.snapshot_request().future_ns(), 2'000'000'000);
     EXPECT_EQ(request.snapshot_request().past_ns(), 1'000'000'000);
+    EXPECT_FALSE(request.snapshot_request().without_progress());
     proto::ControlEnvelope progress;
     progress.mutable_snapshot_progress()->set_samples(7);
     Answer(request.id(), progress, false);
@@ -207,6 +208,7 @@ TEST_F(ControlClientTest, TakesChunksFromSeveralMessages) {
 TEST_F(ControlClientTest, PassesOnTheDaemonsErrors) {
   std::thread daemon([&] {
     const proto::ControlEnvelope request = ReadRequest();
+    EXPECT_TRUE(request.snapshot_request().without_progress());
     proto::ControlEnvelope answer;
     answer.mutable_error()->set_code(proto::Error::BUSY);
     answer.mutable_error()->set_text("four snapshots are being taken already");

@@ -54,8 +54,9 @@ class ControlServerTest : public ::testing::Test {
       }
       done(status);
     };
-    calls.snapshot = [this](uint64_t future_ns, uint64_t past_ns,
+    calls.snapshot = [this](uint64_t future_ns, uint64_t past_ns, bool progress,
                             std::function<void(absl::StatusOr<SnapshotResult>)> done) {
+      progress_ = progress;
       threads_.emplace_back([this, future_ns, past_ns, done] {
         absl::SleepFor(absl::Nanoseconds(future_ns));
         if (!snapshot_status_.ok()) {
@@ -139,6 +140,7 @@ class ControlServerTest : public ::testing::Test {
   std::vector<std::function<void(const proto::StatusResponse&)>> held_;
   absl::Status snapshot_status_;
   std::vector<std::string> chunks_;
+  std::atomic<bool> progress_ = false;  // wanted by the last snapshot
   std::string who_;
   std::vector<std::thread> threads_;
   std::unique_ptr<ControlServer> server_;
@@ -242,6 +244,20 @@ TEST_F(ControlServerTest, SnapshotTellsProgressAndHandsChunksOver) {
     break;
   }
   EXPECT_GE(progress, 2);
+  EXPECT_TRUE(progress_);
+}
+
+TEST_F(ControlServerTest, SnapshotTellsNoProgressToWhoWantsNone) {
+  Serve();
+  UniqueFd fd = Connect();
+  ControlEnvelope request = Request(5);
+  request.mutable_snapshot_request()->set_future_ns(200 * kMs);
+  request.mutable_snapshot_request()->set_without_progress(true);
+  Send(fd.get(), request);
+  const absl::StatusOr<ControlEnvelope> answer = Receive(fd.get());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_TRUE(answer->has_snapshot_response()) << answer->error().text();
+  EXPECT_FALSE(progress_);
 }
 
 TEST_F(ControlServerTest, SnapshotsOfSeveralClientsRunSideBySide) {

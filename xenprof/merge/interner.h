@@ -53,9 +53,9 @@ class Interner {
     return hash_internal::Fold(address ^ 0x9e3779b97f4a7c15, mapping ^ 0xd6e8feb86659fd93);
   }
 
-  // Stacks as they were sampled to stacks of the chunk. A cache: of the sampled ones there may be any number,
-  // since what is cut from a broken chain differs every time. It grows with the stacks of the chunk, within
-  // what a CPU's own cache holds.
+  // Stacks as they were sampled to stacks of the chunk, callers to nodes. A cache: of the sampled ones there
+  // may be any number, since what is cut from a broken chain differs every time. It grows with the stacks of
+  // the chunk, within what a CPU's own cache holds.
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr size_t kWays = 2;
   static constexpr size_t kSmallestMemo = 1 << 11, kLargestMemo = 1 << 16;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
 #include "absl/strings/string_view.h"
 #include "xenprof/symbols/dwarf_cursor.h"
@@ -22,33 +21,24 @@ constexpr size_t kMaxHeaderBytes = 64;  // of .eh_frame_hdr, before its table
 constexpr size_t kMaxCieBytes = 128;    // up to the encoding of its FDEs
 constexpr size_t kMaxFdeBytes = 32;     // up to the end of its range
 
-// The bytes of a section, a block at a time: what is read next is mostly near.
+// The bytes of a section, a few at a time: the file's source keeps what lies around them.
 class SectionBytes {
  public:
   SectionBytes(const ElfFile& file, const ElfFile::Section& section)
       : source_(*file.source()), section_(section) {}
 
-  // `size` bytes (kStride at most) at `offset`, fewer where section or file end. Good until the next call.
+  // `size` bytes (kMostBytes at most) at `offset`, fewer where section or file end. Good until the next call.
   absl::string_view At(uint64_t offset, size_t size) {
-    if (offset >= section_.size) return {};
-    size = std::min<uint64_t>(size, section_.size - offset);
-    if (offset < first_ || offset - first_ + size > block_.size()) {
-      first_ = offset - offset % kStride;
-      block_.resize(std::min<uint64_t>(2 * kStride, section_.size - first_));
-      block_.resize(section_.offset > ~first_
-                        ? 0
-                        : source_.ReadAt(section_.offset + first_, block_.data(), block_.size()));
-    }
-    const absl::string_view block = block_;
-    return block.substr(std::min<uint64_t>(offset - first_, block.size()), size);
+    if (offset >= section_.size || section_.offset > ~offset) return {};
+    size = std::min<uint64_t>(std::min(size, kMostBytes), section_.size - offset);
+    return {bytes_, source_.ReadAt(section_.offset + offset, bytes_, size)};
   }
 
  private:
-  static constexpr uint64_t kStride = 2048;
+  static constexpr size_t kMostBytes = kMaxCieBytes;
   const ByteSource& source_;
   const ElfFile::Section& section_;
-  uint64_t first_ = 0;
-  std::string block_;
+  char bytes_[kMostBytes];
 };
 
 // A pointer whose first byte is at `address`; nothing for encodings that FDEs do not have.

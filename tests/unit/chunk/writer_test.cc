@@ -416,6 +416,19 @@ class FileSizeLimit {
   rlimit old_;
 };
 
+// What the writer before has left in the memory shows nowhere.
+TEST(ChunkWriter, MemoryHandedOnChangesNothing) {
+  TempFolder folder;
+  WriterOptions handed_on;
+  handed_on.sync = false;
+  handed_on.memory = NewWriterMemory();
+  Host first(1), second(2), again(2);
+  MakeChunk(folder / "first.xenprof", &first, 3, 1000000000, 1000000, handed_on);
+  MakeChunk(folder / "second.xenprof", &second, 2, 500000000, 10000000, handed_on);
+  MakeChunk(folder / "again.xenprof", &again, 2, 500000000, 10000000, {.sync = false});
+  EXPECT_EQ(ReadAll(folder / "second.xenprof").samples, ReadAll(folder / "again.xenprof").samples);
+}
+
 TEST(ChunkWriter, FullDiskCutsBackToTheLastBlock) {
   TempFolder folder;
   const std::string path = folder / "a.xenprof";
